@@ -32,6 +32,7 @@ enum status checksums_digest(const char *path, struct digest *digest)
     struct hash hash;
     int64_t got = CHUNK;
     hash_init(&hash);
+    TRY(file_check_holes(path));
     TRY(reader_open(&reader, path));
     char *chunk = memory_alloc(CHUNK);
     enum status status = chunk ? OK : ERR_MEMORY;

@@ -78,7 +78,18 @@ enum status file_open(const char *path, int flags, int *fd, int64_t *size)
     return status;
 }
 
+static enum status too_large(const char *path, int64_t size, int64_t max_bytes)
+{
+    return fail(ERR_FORMAT, "%s: %lld bytes, more than the %lld that such a file may have", path, (long long)size,
+                (long long)max_bytes);
+}
+
 enum status file_map(struct file_map *map, const char *path)
+{
+    return file_map_within(map, path, INT64_MAX);
+}
+
+enum status file_map_within(struct file_map *map, const char *path, int64_t max_bytes)
 {
     int fd;
     int64_t size;
@@ -87,6 +98,8 @@ enum status file_map(struct file_map *map, const char *path)
     enum status status = OK;
     if (size < 0)
         status = fail(ERR_IO, "%s: not a regular file, it cannot be mapped", path);
+    else if (size > max_bytes)
+        status = too_large(path, size, max_bytes);
     else if (size > 0) {
         void *data = mmap(NULL, (size_t)size, PROT_READ, MAP_PRIVATE, fd, 0);
         status = data == MAP_FAILED ? file_fail(path, "map") : mapped_add(data, size, fd, path);
@@ -127,8 +140,7 @@ void file_map_drop(const struct file_map *map, int64_t offset, int64_t bytes)
 static enum status read_all(struct buffer *buffer, int fd, const char *path, int64_t size, int64_t max_bytes)
 {
     if (size > max_bytes)
-        return fail(ERR_FORMAT, "%s: %lld bytes, more than the %lld that such a file may have", path, (long long)size,
-                    (long long)max_bytes);
+        return too_large(path, size, max_bytes);
     for (;;) {
         TRY(buffer_reserve(buffer, size > buffer->size ? size - buffer->size + 1 : 65536));
         ssize_t n = read(fd, buffer->data + buffer->size, (size_t)(buffer->capacity - buffer->size - 1));
@@ -381,6 +393,19 @@ enum status file_sync(const char *path)
     enum status status = fsync(fd) == 0 ? OK : file_fail(path, "sync");
     close(fd);
     return status;
+}
+
+/* A file system that packs may keep a small part of a file; of what somebody wrote it is not this little. */
+enum status file_check_holes(const char *path)
+{
+    enum { BLOCK = 512, FACTOR = 100, LARGE = 1 << 30 };
+    struct stat st;
+    if (stat(path, &st) != 0 || !S_ISREG(st.st_mode) || st.st_size <= LARGE || st.st_blocks >= st.st_size / BLOCK / FACTOR)
+        return OK;
+    return fail(
+        ERR_FORMAT,
+        "%s: of its %lld bytes only %lld are on the disk, the rest are holes: it is damaged, or made to take time: get it again",
+        path, (long long)st.st_size, (long long)st.st_blocks * BLOCK);
 }
 
 int64_t file_size(const char *path)

@@ -16,7 +16,8 @@ struct file_map {
     int64_t size;
 };
 
-enum status file_map(struct file_map *map, const char *path); /* an empty file maps to size 0 */
+enum status file_map(struct file_map *map, const char *path);                           /* an empty file maps to size 0 */
+enum status file_map_within(struct file_map *map, const char *path, int64_t max_bytes); /* a larger one is ERR_FORMAT */
 void file_unmap(struct file_map *map);
 enum status file_map_check(const struct file_map *map); /* ERR_IO if the file was changed since (base/mapped.h) */
 
@@ -74,8 +75,13 @@ enum status file_cut(const char *path, int64_t size);
 enum status file_sync(const char *path);
 
 int64_t file_size(const char *path); /* -1: there is none */
-void file_touch(const char *path);   /* marks it as used now, if it exists */
-double file_age(const char *path);   /* seconds since then, or since it was written; 0: there is none */
+
+/* ERR_FORMAT if the file has more than a gigabyte, hardly any of which is on the disk: limits that follow from a file's size say
+ * nothing of such a file, and reading it takes as long as if it were there. */
+enum status file_check_holes(const char *path);
+
+void file_touch(const char *path); /* marks it as used now, if it exists */
+double file_age(const char *path); /* seconds since then, or since it was written; 0: there is none */
 
 bool file_exists(const char *path);
 bool file_is_missing(const char *path); /* not where nobody knows, as the system cannot look */

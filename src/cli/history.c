@@ -9,9 +9,8 @@
 #include "base/file.h"
 #include "base/lock.h"
 
-enum { RUN_BYTES_MAX = 1 << 24, LINE_BYTES_MAX = 1 << 20, OWNER_BYTES_MAX = 512 };
+enum { RUN_BYTES_MAX = 1 << 24, METRICS_BYTES_MAX = 1 << 30 /* some four million steps */, LINE_BYTES_MAX = 1 << 20, OWNER_BYTES_MAX = 512 };
 #define STEP_MAX (INT64_MAX / 4)
-#define METRICS_BYTES_MAX (INT64_C(1) << 30) /* some four million steps */
 
 const char *history_state_name(enum history_state state)
 {
@@ -185,10 +184,7 @@ static enum status read_metrics(struct history *h)
         forget(h);
         return OK;
     }
-    if (file_size(h->metrics) > METRICS_BYTES_MAX)
-        return fail(ERR_LIMIT, "%s has more than %lld MB: it is not the metrics of a run", h->metrics,
-                    (long long)(METRICS_BYTES_MAX >> 20));
-    TRY(file_map(&map, h->metrics));
+    TRY(file_map_within(&map, h->metrics, METRICS_BYTES_MAX));
     if (!goes_on(h, &map))
         forget(h);
     enum status status = OK;

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/file.h"
 #include "base/lost.h"
 #include "base/name.h"
 #include "base/number.h"
@@ -112,6 +113,7 @@ static enum status open_csv(struct stream *s, const char *path, const struct col
 static enum status open_stream(struct stream *s, const char *path, const struct columns *columns)
 {
     int64_t got;
+    TRY(file_check_holes(path));
     TRY(unpack_open(&s->file, path));
     TRY(buffer_reserve(&s->text, OPENING));
     TRY(unpack_read(s->file, s->text.data, OPENING, &got));

@@ -11,7 +11,14 @@
 #include "base/name.h"
 #include "base/number.h"
 
-enum { ALIGNMENT = 32, ALIGNMENT_MAX = 1 << 20, NAME_BYTES_MAX = 65535, PAIRS_MAX = 1 << 16, TENSORS_MAX = 1 << 19 };
+enum {
+    ALIGNMENT = 32,
+    ALIGNMENT_MAX = 1 << 20,
+    NAME_BYTES_MAX = 65535,
+    PAIRS_MAX = 1 << 16,
+    TENSORS_MAX = 1 << 19,
+    HEAD_MAX = 128 << 20
+};
 
 struct gguf {
     struct file_map map;
@@ -41,19 +48,23 @@ static const int64_t SIZES[GGUF_TYPES] = {
 
 struct cursor {
     const uint8_t *data;
-    int64_t at, size;
+    int64_t at, size; /* size: of the file */
+    int64_t end;      /* of what may come before the tensors' data */
     const char *path;
 };
 
 static enum status too_short(const struct cursor *c)
 {
+    if (c->end < c->size)
+        return fail(ERR_LIMIT, "%s: more than %d bytes before the data of its tensors, which no model has: download it again",
+                    c->path, HEAD_MAX);
     return fail(ERR_FORMAT, "%s: ends too early, at byte %lld; it is cut off or broken: download it again", c->path,
                 (long long)c->at);
 }
 
 static enum status read_bytes(struct cursor *c, void *out, int64_t bytes)
 {
-    if (c->size - c->at < bytes)
+    if (c->end - c->at < bytes)
         return too_short(c);
     memcpy(out, c->data + c->at, (size_t)bytes);
     c->at += bytes;
@@ -65,7 +76,7 @@ static enum status read_count(struct cursor *c, int64_t min_bytes, int64_t *coun
 {
     uint64_t n = 0;
     TRY(read_bytes(c, &n, 8));
-    if (n > (uint64_t)(c->size - c->at) / (uint64_t)min_bytes)
+    if (n > (uint64_t)(c->end - c->at) / (uint64_t)min_bytes)
         return too_short(c);
     *count = (int64_t)n;
     return OK;
@@ -73,7 +84,7 @@ static enum status read_count(struct cursor *c, int64_t min_bytes, int64_t *coun
 
 static enum status read_text(struct cursor *c, struct gguf_text *text)
 {
-    int64_t length;
+    int64_t length = 0;
     TRY(read_count(c, 1, &length));
     *text = (struct gguf_text){(const char *)c->data + c->at, length};
     c->at += length;
@@ -101,7 +112,7 @@ static enum status read_items(struct cursor *c, struct gguf_value *value)
             TRY(read_text(c, &text));
         return OK;
     }
-    if (value->count > (c->size - c->at) / SIZES[value->type])
+    if (value->count > (c->end - c->at) / SIZES[value->type])
         return too_short(c);
     c->at += value->count * SIZES[value->type];
     for (int64_t i = 0; value->type == GGUF_BOOL && i < value->count; i++)
@@ -209,7 +220,7 @@ static enum status read_all(struct gguf *file, struct cursor *c, struct arena *s
 {
     uint32_t magic = 0, version = 0;
     uint64_t tensors = 0;
-    int64_t pairs;
+    int64_t pairs = 0;
     TRY(read_bytes(c, &magic, 4));
     TRY(read_bytes(c, &version, 4));
     if (magic != 0x46554747) /* "GGUF" */
@@ -222,7 +233,7 @@ static enum status read_all(struct gguf *file, struct cursor *c, struct arena *s
                     version);
     TRY(read_bytes(c, &tensors, 8));
     TRY(read_count(c, 13, &pairs));
-    if (tensors > (uint64_t)(c->size - c->at) / 24)
+    if (tensors > (uint64_t)(c->end - c->at) / 24)
         return too_short(c);
     if (pairs > PAIRS_MAX || tensors > TENSORS_MAX)
         return fail(ERR_LIMIT, "%s: more than %d %s", c->path, pairs > PAIRS_MAX ? PAIRS_MAX : TENSORS_MAX,
@@ -251,9 +262,12 @@ enum status gguf_open(struct gguf **out, const char *path)
     struct arena scratch = {0};
     if (!file)
         return ERR_MEMORY;
-    enum status status = (file->path = arena_format(&file->arena, "%s", path)) ? file_map(&file->map, path) : ERR_MEMORY;
+    enum status status = (file->path = arena_format(&file->arena, "%s", path)) ? file_check_holes(path) : ERR_MEMORY;
+    if (status == OK)
+        status = file_map(&file->map, path);
     if (status == OK) {
-        struct cursor cursor = {.data = file->map.data, .size = file->map.size, .path = file->path};
+        struct cursor cursor = {
+            .data = file->map.data, .size = file->map.size, .end = min(file->map.size, HEAD_MAX), .path = file->path};
         status = read_all(file, &cursor, &scratch);
     }
     arena_free(&scratch);

@@ -358,6 +358,7 @@ static enum status read_header(struct safetensors *file, struct header *h)
 
 enum status safetensors_read_file(struct safetensors *file, struct file_map *map, const char *path)
 {
+    TRY(file_check_holes(path));
     TRY(file_map(map, path));
     TRY(lost_content(path, map->data, map->size, "a safetensors file"));
     if (map->size < 8)

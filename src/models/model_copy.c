@@ -25,7 +25,7 @@ static const char *const model_copy_names[] = {"generation_config.json",
                                                "merges.txt",
                                                CONFIG_FILE,
                                                NULL};
-enum { BESIDE = sizeof model_copy_names / sizeof model_copy_names[0] - 2 };
+enum { BESIDE = sizeof model_copy_names / sizeof model_copy_names[0] - 2, FILE_MAX = 256 << 20 };
 
 bool model_is_file(const char *name)
 {
@@ -95,10 +95,20 @@ enum status model_copy(const char *from, const char *to, const char *dtype)
     return status;
 }
 
+/* Before it is hashed or copied: it need not be one that hone reads. */
+static enum status check_size(const char *path)
+{
+    if (file_size(path) <= FILE_MAX)
+        return OK;
+    return fail(ERR_FORMAT, "%s: %lld bytes, more than the %lld that a file beside weights may have", path,
+                (long long)file_size(path), (long long)FILE_MAX);
+}
+
 /* A file that is cut off is told while it can be said whose it is. tokenizer.json has a reader of its own. */
 static enum status check_file(const char *path, const char *name)
 {
     json_t *tree = NULL;
+    TRY(check_size(path));
     if (file_size(path) == 0)
         return fail(ERR_FORMAT, "%s: is empty: download it again, or remove it", path);
     if (!name_ends_with(name, ".json") || !strcmp(name, "tokenizer.json"))
@@ -143,6 +153,7 @@ static enum status add_file(struct arena *arena, const char *from, const char *n
         return ERR_MEMORY;
     if (!file_exists(path))
         return OK;
+    TRY(check_size(path));
     TRY(checksums_digest(path, &digest));
     hash_add(hash, name, (int64_t)strlen(name) + 1);
     hash_add(hash, &digest, (int64_t)sizeof digest);

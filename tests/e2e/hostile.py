@@ -14,6 +14,7 @@ import itertools
 import json
 import os
 import pathlib
+import resource
 import shutil
 import struct
 import subprocess
@@ -45,15 +46,20 @@ def slower():
 SECONDS = slower() * float(os.environ.get("HONE_SLOWER", 1))
 
 
-def measure(command):
+def measure(command, limits=lambda: None):
     """The program's code, message, processor time and peak of memory."""
     with tempfile.TemporaryFile() as err:
-        process = subprocess.Popen([HONE, *map(str, command)], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=err)
+        process = subprocess.Popen([HONE, *map(str, command)], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=err, preexec_fn=limits)
         _, status, usage = os.wait4(process.pid, 0)
         process.returncode = os.waitstatus_to_exitcode(status)
         err.seek(0)
         text = err.read().decode(errors="replace")
     return Run(process.returncode, text, usage.ru_utime + usage.ru_stime, usage.ru_maxrss * 1024)
+
+
+def measure_limited(command):
+    """The same of a program that is ended after so many seconds of the processor: what reads a terabyte takes minutes."""
+    return measure(command, lambda: resource.setrlimit(resource.RLIMIT_CPU, (20, 20)))
 
 
 def parts(content, count):
@@ -240,6 +246,26 @@ def make():
     ]
 
 
+TERABYTE = 1 << 40
+
+
+def hollow():
+    """Files of a terabyte, nearly all of it holes: (name, what it is, how it begins, how it ends)."""
+    zero = [(name, "hollow", b"", b"") for name in (
+        "config.json", "generation_config.json", "model.safetensors", "model.safetensors.index.json", "tokenizer.json", "tokenizer_config.json",
+        "special_tokens_map.json", "chat_template.jinja", "adapter_config.json", "adapter_model.safetensors", "trainer_state.json",
+        "state.safetensors", "checksums.xxh128", "options.yaml", "model.gguf", "rows.jsonl", "rows.csv", "rows.parquet", "run.json", "metrics.jsonl",
+        "dataset_info.json", "prompts.txt")]
+    key = gguf_text(b"tokenizer.ggml.tokens") + struct.pack("<I", 9)
+    return zero + [
+        ("model.gguf", "texts", gguf(1, 0, key + struct.pack("<IQ", 8, 1 << 36)), b""), ("model.gguf", "booleans", gguf(1, 0, key + struct.pack("<IQ", 7, 1 << 39)), b""),
+        ("model.gguf", "a-text", gguf(1, 0, gguf_text(b"a") + struct.pack("<IQ", 8, 1 << 39)), b""),
+        ("rows.parquet", "footer", b"PAR1", struct.pack("<I", 0xfffffff0) + b"PAR1"),
+        ("rows.jsonl", "rows", json.dumps(CHAT).encode() + b"\n", b""), ("rows.jsonl", "packed", gzip.compress(json.dumps(CHAT).encode()), b""),
+        ("tokenizer.json", "begun", b'{"model": {', b""), ("model.safetensors", "header", struct.pack("<Q", TERABYTE - 8) + b"{", b""),
+    ]
+
+
 class Hostile(Case):
     def setUp(self):
         super().setUp()
@@ -362,6 +388,58 @@ class Hostile(Case):
 
     def test_what_is_large(self):
         self.run_all([(f"{name}: {title}", {name: content}) for name, title, content in make()[::EVERY if SANITIZED else 1]])
+
+    def reads(self, name):
+        """The commands that read a file of this name, which is put there by itself: {where it is: commands}."""
+        folder, command = self.place({name: b""}) if not name.startswith(("run.", "metrics.", "dataset_", "prompts")) else (self.dir / f"{next(self.number)}", None)
+        commands = [command]
+        if name.startswith("rows"):
+            commands.append(("eval", "--device", "cpu", "--model", TINY, "--data", folder / name))
+        elif name == "model.gguf":
+            commands.append(("eval", "--device", "cpu", "--model", folder / name, "--data", self.chats))
+        elif name in ("run.json", "metrics.jsonl"):
+            folder = self.links(self.out)
+            commands = [("report", folder), ("inspect", "adapter", folder)]
+        elif name == "dataset_info.json":
+            folder.mkdir()
+            (folder / "run.yaml").write_text(f"model_name_or_path: {TINY}\nstage: sft\nfinetuning_type: lora\ndataset: a\ndataset_dir: {folder}\noutput_dir: {folder}/out\n")
+            commands = [("train", "--config", folder / "run.yaml")]
+        elif name == "prompts.txt":
+            folder.mkdir()
+            commands = [(*self.train, folder / "out", "--sample-prompts", folder / name)]
+        elif name.startswith("adapter"):
+            commands += [("inspect", "adapter", folder), ("merge", "--model", TINY, "--adapter", folder, "--output", folder / "merged"),
+                         (*self.train, folder / "out", "--init-adapter", folder)]
+        elif name in ("trainer_state.json", "state.safetensors", "checksums.xxh128"):
+            commands += [("inspect", "checkpoint", folder), (*self.train, self.dir / "resumed", "--resume", folder)]
+        elif command and command[0] != "train":
+            commands += [("eval", "--device", "cpu", "--model", folder, "--data", self.chats),
+                         ("merge", "--model", folder, "--adapter", self.adapter, "--output", folder / "merged"),
+                         ("train", "--model", folder, "--data", self.chats, "--device", "cpu", "--max-steps", 1, "--finetuning-type", "full", "--output", folder / "out")]
+        return folder / name, commands
+
+    def test_what_has_holes(self):
+        """Fails if a file is hashed, mapped or searched before its size is looked at: a terabyte of holes takes minutes, or all memory."""
+        cases = []
+        for name, title, begin, end in hollow():
+            at, commands = self.reads(name)
+            at.unlink(missing_ok=True)
+            with open(at, "wb") as file:
+                file.write(begin)
+                file.truncate(TERABYTE)
+                file.seek(-len(end), os.SEEK_END)
+                file.write(end)
+            cases += [(f"{name}: {title}: {' '.join(map(str, command[:2]))}", command) for command in commands]
+        runs = list(WORKERS.map(measure_limited, (command for _, command in cases)))
+        largest = max((run.seconds, run.memory, title) for (title, _), run in zip(cases, runs))
+        for (title, command), run in zip(cases, runs):
+            with self.subTest(title):
+                self.assertIn(run.code, CODES, run.err)
+                self.assertTrue(str(self.dir) in run.err or not run.code, run.err)
+                if not SANITIZED:
+                    self.assertLess(run.seconds, SECONDS)
+                    self.assertLess(run.memory, 200e6)
+        print(f"{len(runs)} files of a terabyte; the largest time {largest[0]:.2f} s ({largest[2]})", file=sys.stderr)
 
     def test_what_is_cut_off(self):
         """Each file of a model, an adapter and a checkpoint, after some of its bytes."""

@@ -6,7 +6,13 @@
 
 #include "base/number.h"
 
-enum { TAIL = 8, HASH_CHUNK = 256 * 1024, GROUPS_MAX = 1 << 20, ROWS_MAX = 100000 }; /* ROWS_MAX: that every file may have */
+enum {
+    TAIL = 8,
+    HASH_CHUNK = 256 * 1024,
+    GROUPS_MAX = 1 << 20,
+    FOOTER_MAX = 64 << 20,
+    ROWS_MAX = 100000
+}; /* ROWS_MAX: that every file may have */
 
 bool parquet_begins(const void *bytes, int64_t count)
 {
@@ -39,6 +45,11 @@ static enum status read_footer(struct parquet *p)
     int64_t size = tail[0] | (int64_t)tail[1] << 8 | (int64_t)tail[2] << 16 | (int64_t)tail[3] << 24;
     if (size > p->reader.size - 4 - TAIL)
         return footer_broken(p, "its footer begins outside of it");
+    if (size > FOOTER_MAX) /* it is held in memory; of a file with holes the size says nothing */
+        return fail(
+            ERR_LIMIT,
+            "%s: a Parquet footer of %lld bytes, at most %d are supported; write the file with fewer row groups or columns",
+            p->path, (long long)size, FOOTER_MAX);
     TRY(parquet_hold(p, &p->footer, size));
     return reader_read_at(&p->reader, p->reader.size - TAIL - size, p->footer.data, size);
 }

@@ -190,16 +190,27 @@ static enum status bind_variables(struct chat *chat, struct chat_template *templ
     return OK;
 }
 
-static enum status hash_file(struct hash *hash, struct arena *arena, const char *dir, const char *name, bool *dated)
+/* What a chat is opened from, with the limits of those who read it. */
+static const struct chat_file {
+    const char *name;
+    int64_t max_bytes;
+} files_of_chat[] = {{"tokenizer.json", TOKENIZER_FILE_MAX},
+                     {"tokenizer_config.json", CONFIG_BYTES_MAX},
+                     {PLAIN_TEMPLATE, JINJA_SOURCE_MAX},
+                     {TOOLS_TEMPLATE, JINJA_SOURCE_MAX},
+                     {"special_tokens_map.json", CONFIG_BYTES_MAX},
+                     {"generation_config.json", HF_GENERATION_BYTES_MAX}};
+
+static enum status hash_file(struct hash *hash, struct arena *arena, const char *dir, const struct chat_file *file, bool *dated)
 {
     static const char asks_date[] = "strftime_now";
     struct file_map map;
-    const char *path = file_join(arena, dir, name);
+    const char *name = file->name, *path = file_join(arena, dir, name);
     if (!path)
         return ERR_MEMORY;
     if (!file_exists(path))
         return OK;
-    TRY(file_map(&map, path));
+    TRY(file_map_within(&map, path, file->max_bytes));
     hash_add(hash, name, (int64_t)strlen(name) + 1);
     hash_add(hash, &map.size, (int64_t)sizeof map.size);
     hash_add(hash, map.data, map.size);
@@ -211,14 +222,12 @@ static enum status hash_file(struct hash *hash, struct arena *arena, const char 
 /* What a directory's chat is opened from; *dated: a file asks for the date. */
 static enum status hash_files(const char *dir, struct digest *files, bool *dated)
 {
-    static const char *const names[] = {"tokenizer.json", "tokenizer_config.json",   PLAIN_TEMPLATE,
-                                        TOOLS_TEMPLATE,   "special_tokens_map.json", "generation_config.json"};
     struct arena arena = {0};
     struct hash hash;
     enum status status = OK;
     hash_init(&hash);
-    for (size_t i = 0; i < sizeof names / sizeof *names && status == OK; i++)
-        status = hash_file(&hash, &arena, dir, names[i], dated);
+    for (size_t i = 0; i < sizeof files_of_chat / sizeof *files_of_chat && status == OK; i++)
+        status = hash_file(&hash, &arena, dir, &files_of_chat[i], dated);
     *files = hash_end(&hash);
     arena_free(&arena);
     return status;

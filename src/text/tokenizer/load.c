@@ -8,8 +8,6 @@
 #include "base/utf8.h"
 #include "text/tokenizer/parts.h"
 
-#define FILE_BYTES_MAX ((int64_t)256 << 20)
-
 enum part { PART_NORMALIZER, PART_PRETOKENIZER, PART_DECODER, PART_ADDED, PART_POST, PARTS };
 
 static const char *const NAMES[PARTS] = {"normalizer", "pre_tokenizer", "decoder", "added_tokens", "post_processor"};
@@ -118,7 +116,7 @@ static enum status split(struct json_reader *r, struct source *s)
 
 static enum status read_source(struct source *s)
 {
-    TRY(file_read(&s->text, s->path, FILE_BYTES_MAX));
+    TRY(file_read(&s->text, s->path, TOKENIZER_FILE_MAX));
     TRY(lost_content(s->path, s->text.data, s->text.size, "a tokenizer.json"));
     int64_t bad = utf8_invalid(s->text.data, s->text.size);
     if (bad >= 0)

@@ -10,6 +10,8 @@
 #include "base/json.h"
 #include "text/tokenizer/aligned.h"
 
+enum { TOKENIZER_FILE_MAX = 256 << 20 }; /* bytes of a tokenizer.json */
+
 struct tokenizer;
 
 /* Ids with the bytes of the text that each came from: token i covers [begin[i], end[i]). A token may be a part of a
