@@ -57,9 +57,8 @@ void sha_init(struct sha *sha, enum sha_kind kind)
     memcpy(sha->state, starts[kind], sizeof sha->state);
 }
 
-void sha_add(struct sha *sha, const void *bytes, int64_t count)
+void sha_add_unseen(struct sha *sha, const void *bytes, int64_t count)
 {
-    headway_made();
     const uint8_t *from = bytes;
     int64_t held = (int64_t)(sha->count % sizeof sha->block), size = (int64_t)sizeof sha->block;
     sha->count += (uint64_t)count;
@@ -77,14 +76,20 @@ void sha_add(struct sha *sha, const void *bytes, int64_t count)
         memcpy(sha->block, from + count / size * size, (size_t)(count % size));
 }
 
+void sha_add(struct sha *sha, const void *bytes, int64_t count)
+{
+    headway_made();
+    sha_add_unseen(sha, bytes, count);
+}
+
 void sha_end(struct sha *sha, char text[static SHA_TEXT])
 {
     static const uint8_t padding[64] = {0x80};
     uint8_t length[8];
     for (int i = 0; i < 8; i++)
         length[i] = (uint8_t)(sha->count * 8 >> (56 - 8 * i));
-    sha_add(sha, padding, 1 + (int64_t)((119 - sha->count % 64) % 64));
-    sha_add(sha, length, sizeof length);
+    sha_add_unseen(sha, padding, 1 + (int64_t)((119 - sha->count % 64) % 64));
+    sha_add_unseen(sha, length, sizeof length);
     for (int i = 0; i < (sha->kind == SHA_1 ? 5 : 8); i++)
         snprintf(text + (ptrdiff_t)8 * i, 9, "%08x", sha->state[i]);
 }

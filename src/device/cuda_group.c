@@ -89,6 +89,8 @@ static enum status compare(struct group *group, const struct prepared *p, struct
     struct account mine = {0};
     account_of(&mine, p);
     TRY(group_share(group, &mine, all, (int64_t)sizeof mine));
+    for (int rank = 0; rank < group->size; rank++)
+        GROUP_TEXT(all[rank].text);
     for (int rank = 1; rank < group->size; rank++)
         if (!digest_equal(all[rank].digest, all[0].digest))
             return fail(

@@ -133,13 +133,20 @@ struct verdict {
     char message[STATUS_MESSAGE_SIZE];
 };
 
+static enum status status_of(const struct verdict *verdict)
+{
+    return verdict->status >= OK && verdict->status <= ERR_RANK ? (enum status)verdict->status : ERR_RANK;
+}
+
 static enum status agree(struct group *g, const struct verdict *mine, struct verdict *all)
 {
     TRY(group_share(g, mine, all, (int64_t)sizeof *mine));
-    for (int rank = 0; rank < g->size; rank++)
-        if (all[rank].status != OK)
-            return rank == g->rank ? fail((enum status)mine->status, "%s", mine->message)
-                                   : fail((enum status)all[rank].status, "rank %d: %s", rank, all[rank].message);
+    for (int rank = 0; rank < g->size; rank++) {
+        GROUP_TEXT(all[rank].message);
+        if (status_of(&all[rank]) != OK)
+            return rank == g->rank ? fail(status_of(mine), "%s", mine->message)
+                                   : fail(status_of(&all[rank]), "rank %d: %s", rank, all[rank].message);
+    }
     return OK;
 }
 

@@ -114,6 +114,9 @@ enum status group_sum(struct group *group, double *numbers, int count);  /* at m
 enum status group_tell(struct group *group, void *bytes, int64_t count); /* rank 0's bytes, to all */
 enum status group_barrier(struct group *group);
 
+/* Ends a text in an array that another rank sent: its last byte may be anything. For whoever reads what was shared. */
+#define GROUP_TEXT(array) ((void)((array)[sizeof(array) - 1] = 0))
+
 /* OK if all ranks bring OK; otherwise, on every rank, the status and message of the first rank that does not. */
 enum status group_agree(struct group *group, enum status status);
 void group_close(struct group *group, enum status status);

@@ -73,6 +73,7 @@ enum status dist_seat(struct group *group, int *threads, int *neighbours)
     enum status status = group_share(group, &mine, all, (int64_t)sizeof mine);
     *neighbours = 0;
     for (int i = 0; i < group->size && status == OK; i++) {
+        GROUP_TEXT(all[i].host);
         bool near = !strcmp(all[i].host, mine.host);
         *neighbours += near;
         sharing += near && all[i].processors == mine.processors;
@@ -89,6 +90,7 @@ static enum status check_devices(const struct device *device, struct group *grou
     char first[32] = "";
     snprintf(first, sizeof first, "%s", device->class->name);
     TRY(group_tell(group, first, sizeof first));
+    GROUP_TEXT(first);
     double others = strcmp(first, device->class->name) != 0;
     TRY(group_sum(group, &others, 1));
     if (others > 0)

@@ -7,7 +7,7 @@
 #include "base/process.h"
 #include "base/sha.h"
 
-static const char WORD[HELLO_WORD] = "hone-2\n";
+static const char WORD[HELLO_WORD] = "hone-3\n";
 
 /* --- HMAC ------------------------------------------------------------------------------------------------------------------- */
 
@@ -26,14 +26,13 @@ static void end_in_bytes(struct sha *sha, uint8_t out[HELLO_HASH])
         out[i] = (uint8_t)(digit(text[2 * i]) << 4 | digit(text[2 * i + 1]));
 }
 
-void hello_hmac(uint8_t out[HELLO_HASH], const char *secret, const struct hello_piece *pieces)
+void hello_hmac(uint8_t out[HELLO_HASH], const void *secret, int64_t length, const struct hello_piece *pieces)
 {
     uint8_t key[BLOCK] = {0}, pad[BLOCK];
     struct sha sha;
-    int64_t length = (int64_t)strlen(secret);
     if (length > BLOCK) {
         sha_init(&sha, SHA_256);
-        sha_add(&sha, secret, length);
+        sha_add_unseen(&sha, secret, length);
         end_in_bytes(&sha, key);
     } else {
         memcpy(key, secret, (size_t)length);
@@ -42,11 +41,11 @@ void hello_hmac(uint8_t out[HELLO_HASH], const char *secret, const struct hello_
         for (int i = 0; i < BLOCK; i++)
             pad[i] = (uint8_t)(key[i] ^ (turn ? 0x5c : 0x36));
         sha_init(&sha, SHA_256);
-        sha_add(&sha, pad, BLOCK);
+        sha_add_unseen(&sha, pad, BLOCK);
         if (turn)
-            sha_add(&sha, out, HELLO_HASH);
+            sha_add_unseen(&sha, out, HELLO_HASH);
         for (const struct hello_piece *p = pieces; p->bytes && !turn; p++)
-            sha_add(&sha, p->bytes, p->count);
+            sha_add_unseen(&sha, p->bytes, p->count);
         end_in_bytes(&sha, out);
     }
 }
@@ -56,7 +55,7 @@ void hello_hmac(uint8_t out[HELLO_HASH], const char *secret, const struct hello_
 static void prove(uint8_t proof[HELLO_HASH], const char *secret, const char *side, const struct hello_offer *offer,
                   const struct hello_answer *answer)
 {
-    hello_hmac(proof, secret,
+    hello_hmac(proof, secret, (int64_t)strlen(secret),
                (const struct hello_piece[]){{side, (int64_t)strlen(side)},
                                             {offer, (int64_t)sizeof *offer},
                                             {answer->number, HELLO_HASH},
@@ -64,8 +63,7 @@ static void prove(uint8_t proof[HELLO_HASH], const char *secret, const char *sid
                                             {NULL, 0}});
 }
 
-/* Takes as long for a wrong first byte as for a wrong last one. */
-static bool same(const uint8_t a[HELLO_HASH], const uint8_t b[HELLO_HASH])
+bool hello_same(const uint8_t a[HELLO_HASH], const uint8_t b[HELLO_HASH])
 {
     unsigned differs = 0;
     for (int i = 0; i < HELLO_HASH; i++)
@@ -96,24 +94,28 @@ bool hello_may_be(const struct hello *hello, int size, int what)
     return c->rank >= 1 && c->rank < size && c->size == size && c->what == what && !c->zero;
 }
 
-static enum hello_state judge(const struct hello *hello, const char *secret, int size, int what)
+bool hello_is_whole(const struct hello *hello)
 {
-    uint8_t proof[HELLO_HASH];
-    prove(proof, secret, "caller", &hello->offer, &hello->answer);
-    if (!same(proof, hello->answer.proof))
-        return HELLO_WRONG;
-    return hello_may_be(hello, size, what) ? HELLO_RIGHT : HELLO_OTHER;
+    return hello->got == (int64_t)sizeof hello->answer;
 }
 
-enum hello_state hello_take(struct hello *hello, const void *bytes, int64_t count, int64_t *taken, const char *secret, int size,
-                            int what)
+int64_t hello_take(struct hello *hello, const void *bytes, int64_t count)
 {
-    *taken = min(count, (int64_t)sizeof hello->answer - hello->got);
-    memcpy((char *)&hello->answer + hello->got, bytes, (size_t)*taken);
-    hello->got += *taken;
-    if (hello->got < (int64_t)sizeof hello->answer)
+    int64_t taken = min(count, (int64_t)sizeof hello->answer - hello->got);
+    memcpy((char *)&hello->answer + hello->got, bytes, (size_t)taken);
+    hello->got += taken;
+    return taken;
+}
+
+enum hello_state hello_judge(const struct hello *hello, const char *secret, int size, int what)
+{
+    uint8_t proof[HELLO_HASH];
+    if (!hello_is_whole(hello))
         return HELLO_MORE;
-    return judge(hello, secret, size, what);
+    prove(proof, secret, "caller", &hello->offer, &hello->answer);
+    if (!hello_same(proof, hello->answer.proof))
+        return HELLO_WRONG;
+    return hello_may_be(hello, size, what) ? HELLO_RIGHT : HELLO_OTHER;
 }
 
 void hello_welcome(struct hello_welcome *welcome, const struct hello *hello, const char *secret)
@@ -152,5 +154,12 @@ bool hello_trusts(const struct hello_welcome *welcome, const struct hello_answer
 {
     uint8_t proof[HELLO_HASH];
     prove(proof, secret, "listener", offer, answer);
-    return same(proof, welcome->proof);
+    return hello_same(proof, welcome->proof);
+}
+
+/* The offer begins with a word that begins otherwise than what follows "caller" here: no key is a proof. */
+void hello_keys(struct hello_keys *keys, const struct hello_answer *answer, const struct hello_offer *offer, const char *secret)
+{
+    prove(keys->caller, secret, "caller's key", offer, answer);
+    prove(keys->listener, secret, "listener's key", offer, answer);
 }

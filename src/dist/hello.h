@@ -1,8 +1,10 @@
 /* The first words of a connection between ranks: both ends prove that they know the run's secret, and neither sends it.
  *
- *     rank 0 → the caller    "hone-2\n", a number drawn for this connection
+ *     rank 0 → the caller    "hone-3\n", a number drawn for this connection
  *     the caller → rank 0    who it is, a number of its own, HMAC-SHA256(secret, "caller", both numbers, who it is)
  *     rank 0 → the caller    HMAC-SHA256(secret, "listener", both numbers, who it is), or why it is refused
+ *
+ * From the same numbers and the secret both ends then derive a key for each direction, for what follows (dist/wire.h).
  *
  * Nothing here knows sockets: bytes come in pieces as the network brings them, from anyone.
  */
@@ -40,7 +42,16 @@ struct hello_piece {
     const void *bytes;
     int64_t count;
 };
-void hello_hmac(uint8_t out[HELLO_HASH], const char *secret, const struct hello_piece *pieces);
+void hello_hmac(uint8_t out[HELLO_HASH], const void *key, int64_t length, const struct hello_piece *pieces);
+
+/* Takes as long for a wrong first byte as for a wrong last one. */
+bool hello_same(const uint8_t a[HELLO_HASH], const uint8_t b[HELLO_HASH]);
+
+/* Of what each end sends once both have proved themselves. */
+struct hello_keys {
+    uint8_t caller[HELLO_HASH], listener[HELLO_HASH];
+};
+void hello_keys(struct hello_keys *keys, const struct hello_answer *answer, const struct hello_offer *offer, const char *secret);
 
 /* --- rank 0, for each connection --- */
 
@@ -52,15 +63,17 @@ struct hello {
 
 enum status hello_open(struct hello *hello);
 
-/* Takes in a piece of the answer. *taken is how much of it: what follows an answer is not the opening's. */
+/* Takes in a piece of the answer; returns how much of it: what follows an answer is not the opening's. */
+int64_t hello_take(struct hello *hello, const void *bytes, int64_t count);
+bool hello_is_whole(const struct hello *hello);
+
 enum hello_state {
     HELLO_MORE,
     HELLO_WRONG,
     HELLO_OTHER, /* it knows the secret, but is not of a run like this one: see answer.caller */
     HELLO_RIGHT
 };
-enum hello_state hello_take(struct hello *hello, const void *bytes, int64_t count, int64_t *taken, const char *secret, int size,
-                            int what);
+enum hello_state hello_judge(const struct hello *hello, const char *secret, int size, int what);
 
 /* After HELLO_RIGHT. */
 void hello_welcome(struct hello_welcome *welcome, const struct hello *hello, const char *secret);

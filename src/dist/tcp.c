@@ -18,14 +18,8 @@ struct tcp {
     struct group group;
     struct star star;
     struct watch *watch;
-    int64_t number; /* of calls to share */
     bool broken;
     char why[STATUS_MESSAGE_SIZE]; /* it is, as the first who noticed said */
-};
-
-/* Goes before what a rank shares: ranks that have come to different calls must not take each other's bytes. */
-struct label {
-    int64_t number, bytes;
 };
 
 static struct tcp *tcp_of(struct group *group)
@@ -69,35 +63,36 @@ static double patience(const struct tcp *t)
     return t->watch ? LONG : TCP_SECONDS;
 }
 
-static enum status receive_from(struct tcp *t, int rank, void *bytes, int64_t count)
+static enum status name_sender(const struct tcp *t, int rank, enum status status)
 {
-    char why[128];
-    enum status status = star_receive(t->star.line[rank], bytes, count, patience(t), check_meanwhile, &t->group);
-    if (status == OK || t->watch)
+    char why[512];
+    if (status == OK || (t->watch && status != ERR_FORMAT))
         return status;
-    snprintf(why, sizeof why, "%s", status_message()); /* nobody watches yet */
-    return fail(status, "rank %d ended before all were connected: %s", rank, why);
+    snprintf(why, sizeof why, "%s", status_message());
+    if (status == ERR_FORMAT)
+        return fail(ERR_RANK, "on the connection of rank %d %s", rank, why);
+    return fail(status, "rank %d ended before all were connected: %s", rank, why); /* nobody watches yet */
+}
+
+/* So many bytes, as a message of this kind. */
+static enum status receive_from(struct tcp *t, int rank, enum wire_kind kind, void *bytes, int64_t count)
+{
+    struct wire_reader reader = {.first = kind, .last = kind, .payload = bytes, .length_min = count, .room = count};
+    return name_sender(t, rank, line_receive(&t->star.line[rank], &reader, patience(t), check_meanwhile, &t->group));
 }
 
 static enum status exchange(struct tcp *t, const void *mine, char *all, int64_t bytes)
 {
     struct group *g = &t->group;
-    struct label label = {++t->number, bytes}, theirs;
     memcpy(all + bytes * g->rank, mine, (size_t)bytes);
     if (g->rank) {
-        TRY(star_send(t->star.line[0], &label, sizeof label, SEND));
-        TRY(star_send(t->star.line[0], mine, bytes, SEND));
-        return receive_from(t, 0, all, bytes * g->size);
-    }
-    for (int i = 1; i < g->size; i++) {
-        TRY(receive_from(t, i, &theirs, sizeof theirs));
-        if (theirs.number != label.number || theirs.bytes != label.bytes)
-            return fail(ERR_RANK, "rank %d shares %lld bytes as its call %lld, rank 0 shares %lld as its call %lld", i,
-                        (long long)theirs.bytes, (long long)theirs.number, (long long)label.bytes, (long long)label.number);
-        TRY(receive_from(t, i, all + bytes * i, bytes));
+        TRY(line_send(&t->star.line[0], WIRE_PART, mine, bytes, SEND));
+        return receive_from(t, 0, WIRE_ALL, all, bytes * g->size);
     }
     for (int i = 1; i < g->size; i++)
-        TRY(star_send(t->star.line[i], all, bytes * g->size, SEND));
+        TRY(receive_from(t, i, WIRE_PART, all + bytes * i, bytes));
+    for (int i = 1; i < g->size; i++)
+        TRY(line_send(&t->star.line[i], WIRE_ALL, all, bytes * g->size, SEND));
     return OK;
 }
 
@@ -140,16 +135,16 @@ static const struct group_class class_tcp = {
 };
 
 /* The text in HONE_SECRET or, without its line end, in the file that HONE_SECRET_FILE names; "" where there is neither. */
-static enum status read_secret(char secret[STAR_SECRET])
+static enum status read_secret(char secret[PLACE_SECRET])
 {
     const char *text = getenv("HONE_SECRET"), *path = getenv("HONE_SECRET_FILE");
     struct buffer bytes = {0};
-    if (text && *text && strlen(text) >= STAR_SECRET)
-        return fail(ERR_ARGUMENT, "HONE_SECRET has more than %d characters", STAR_SECRET - 1);
-    snprintf(secret, STAR_SECRET, "%s", text ? text : "");
+    if (text && *text && strlen(text) >= PLACE_SECRET)
+        return fail(ERR_ARGUMENT, "HONE_SECRET has more than %d characters", PLACE_SECRET - 1);
+    snprintf(secret, PLACE_SECRET, "%s", text ? text : "");
     if (*secret || !path || !*path)
         return OK;
-    enum status status = file_read(&bytes, path, STAR_SECRET - 1);
+    enum status status = file_read(&bytes, path, PLACE_SECRET - 1);
     if (status == OK) {
         memcpy(secret, bytes.data, (size_t)bytes.size);
         secret[bytes.size] = 0;
@@ -161,23 +156,32 @@ static enum status read_secret(char secret[STAR_SECRET])
     return status;
 }
 
-/* Other machines can reach the port, and who listens to a connection can try secrets at leisure. */
-static enum status choose_secret(struct star_place *place, const struct launcher *launcher)
+/* Who listens to a connection can try secrets at leisure. Without one the place is a socket of this machine and user. */
+static enum status choose_secret(struct place *place)
 {
-    const char *address = launcher->address;
+    const char *address = place->address[0], *listen = getenv("HONE_LISTEN");
     bool here = !strcmp(address, "localhost") || !strncmp(address, "127.", 4) || !strcmp(address, "::1");
     TRY(read_secret(place->secret));
     int64_t length = (int64_t)strlen(place->secret);
-    if (!here && !length)
-        return fail(
-            ERR_ARGUMENT,
-            "MASTER_ADDR is %s: set HONE_SECRET, or HONE_SECRET_FILE, to the same text for all ranks, so that nobody else "
-            "can join",
-            address);
-    if (!here && length < SECRET_MIN)
+    if (length && length < SECRET_MIN)
         return fail(ERR_ARGUMENT, "the secret of the ranks has %lld characters: take %d or more, which nobody can guess",
                     (long long)length, SECRET_MIN);
+    if (!length && (!here || (listen && *listen)))
+        return fail(
+            ERR_ARGUMENT,
+            "%s is %s: set HONE_SECRET, or HONE_SECRET_FILE, to the same text for all ranks, so that nobody else can join",
+            here ? "HONE_LISTEN" : "MASTER_ADDR", here ? listen : address);
     return OK;
+}
+
+/* Rank 0 waits at MASTER_ADDR, or at HONE_LISTEN where that is not an address of its own machine. */
+static enum status wait_for_others(struct tcp *t, struct place *place, struct place_doors *doors)
+{
+    const char *listen = getenv("HONE_LISTEN");
+    if (listen && *listen && snprintf(place->address[0], PLACE_TEXT, "%s", listen) >= PLACE_TEXT)
+        return fail(ERR_ARGUMENT, "HONE_LISTEN is longer than %d characters", PLACE_TEXT - 1);
+    TRY(place_listen(doors, place, TCP_SECONDS));
+    return star_accept(&t->star, doors, place, STAR_OF_GROUP, TCP_SECONDS);
 }
 
 /* Its number among the ranks of its machine, where the launcher leaves it open. */
@@ -190,28 +194,31 @@ static enum status find_local_rank(struct group *group)
     enum status status = group_share(group, mine, all, (int64_t)sizeof mine);
     group->local_rank = 0;
     for (int i = 0; i < group->rank && status == OK; i++)
-        group->local_rank += !strcmp(all + i * (int64_t)sizeof mine, mine);
+        group->local_rank += !strncmp(all + i * (int64_t)sizeof mine, mine, sizeof mine);
     memory_free(all);
     return status;
 }
 
+/* The watch has the same doors: one port is enough for all that ranks say over TCP. */
+static enum status meet(struct tcp *t, struct place *place, struct place_doors *doors)
+{
+    TRY(t->group.rank ? star_connect(&t->star, place, STAR_OF_GROUP, TCP_SECONDS) : wait_for_others(t, place, doors));
+    return watch_open_at(&t->watch, &t->group, place, doors);
+}
+
 static enum status join(struct tcp *t, const struct launcher *launcher)
 {
-    struct star_place place = {.port = launcher->port};
-    int listener = -1;
+    struct place place = {.port = launcher->port};
+    struct place_doors doors = {0};
     t->group =
         (struct group){.class = &class_tcp, .rank = launcher->rank, .size = launcher->size, .local_rank = launcher->local_rank};
-    if (snprintf(place.address[0], STAR_TEXT, "%s", launcher->address) >= STAR_TEXT)
-        return fail(ERR_ARGUMENT, "MASTER_ADDR is longer than %d characters", STAR_TEXT - 1);
-    TRY(choose_secret(&place, launcher));
+    if (snprintf(place.address[0], PLACE_TEXT, "%s", launcher->address) >= PLACE_TEXT)
+        return fail(ERR_ARGUMENT, "MASTER_ADDR is longer than %d characters", PLACE_TEXT - 1);
+    TRY(choose_secret(&place));
     TRY(star_open(&t->star, launcher->rank, launcher->size));
-    enum status status =
-        launcher->rank ? star_connect(&t->star, &place, STAR_OF_GROUP, TCP_SECONDS) : star_listen(&listener, &place);
-    if (status == OK && !launcher->rank)
-        status = star_accept(&t->star, listener, &place, STAR_OF_GROUP, TCP_SECONDS);
-    star_stop(listener);
+    enum status status = meet(t, &place, &doors);
+    place_stop(&doors);
     TRY(status);
-    TRY(watch_open(&t->watch, &t->group));
     return launcher->local_rank < 0 ? find_local_rank(&t->group) : OK;
 }
 

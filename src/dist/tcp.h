@@ -6,8 +6,9 @@
 #include "device/group.h"
 #include "dist/launcher.h"
 
-/* Rank 0 waits at MASTER_PORT, the others call MASTER_ADDR. HONE_SECRET, or the file HONE_SECRET_FILE, is what all of them
- * know; without it only an address of this machine is taken. ERR_RANK if not all of them come within TCP_SECONDS. */
+/* Rank 0 waits at MASTER_ADDR and MASTER_PORT, or of its own at HONE_LISTEN, and the others call it there. HONE_SECRET, or the
+ * file HONE_SECRET_FILE, is what all of them know; without it only ranks of one machine and user can meet. ERR_RANK if not all of
+ * them come within TCP_SECONDS. */
 enum { TCP_SECONDS = 120 };
 enum status tcp_open(struct group **out, const struct launcher *launcher);
 void tcp_finish(struct group *group);

@@ -4,8 +4,8 @@
 #include <poll.h>
 #include <pthread.h>
 #include <stdatomic.h>
-#include <stddef.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
@@ -13,29 +13,19 @@
 #include "base/memory.h"
 #include "base/process.h"
 #include "base/thread.h"
+#include "dist/badge.h"
 #include "dist/star.h"
 
-enum { OPEN_SECONDS = 60, STAR_OF_WATCH = 3, PEER_TEXT = 320 };
+enum { OPEN_SECONDS = 60, STAR_OF_WATCH = 3 };
 static const double BEAT = 1, LOOK = 0.25, SEND = 0.5, STUCK = 2; /* seconds */
 
-enum note_kind { NOTE_BEAT, NOTE_FAREWELL, NOTE_FAILED };
-
-/* What ranks say. A note of a failure is said once, the others are short. */
-struct note {
-    int32_t kind, rank, status;
-    int32_t still, waits; /* of a beat: seconds for which the rank has not got on, and whether it waits for others */
-    char message[STATUS_MESSAGE_SIZE];
-};
-
-enum { NOTE_SHORT = offsetof(struct note, message) };
-
-struct peer {             /* the rank at the other end of a line */
-    char name[PEER_TEXT]; /* "rank 3 (process 4711 on node2)" */
+struct peer {              /* the rank at the other end of a line */
+    char name[BADGE_TEXT]; /* "rank 3 (process 4711 on node2)" */
     double heard;
     bool left;
-    int32_t still, waits; /* as its last note says */
-    struct note note;     /* being read */
-    int64_t got;
+    int32_t still, waits;  /* as its last note says */
+    struct wire_note note; /* being read, by: */
+    struct wire_reader reader;
 };
 
 struct watch {
@@ -51,7 +41,7 @@ struct watch {
     atomic_bool ends;      /* the thread is to end */
     atomic_bool broken;    /* the verdict is there: */
     pthread_mutex_t mutex; /* of: */
-    struct note verdict;
+    struct wire_note verdict;
 };
 
 /* --- what is known of others --------------------------------------------------------------------------------------------------
@@ -62,14 +52,19 @@ static int first_peer(const struct watch *w)
     return w->group->rank ? 0 : 1;
 }
 
+static void tell(struct watch *w, int peer, enum wire_kind kind, const struct wire_note *note, double seconds)
+{
+    line_send(&w->star.line[peer], kind, note, wire_note_length(kind, note), seconds);
+}
+
 /* The first verdict counts. Rank 0 passes it on before its own run learns of it: that may end the process. */
-static void decide(struct watch *w, const struct note *note)
+static void decide(struct watch *w, const struct wire_note *note)
 {
     if (w->broken)
         return;
     for (int i = 1; i < w->peers && w->group->rank == 0; i++)
-        if (w->star.line[i] >= 0)
-            star_send(w->star.line[i], note, sizeof *note, SEND); /* to that rank too: it may be there, and hang */
+        if (w->star.line[i].socket >= 0)
+            tell(w, i, WIRE_FAILED, note, SEND); /* to that rank too: it may be there, and hang */
     pthread_mutex_lock(&w->mutex);
     w->verdict = *note;
     w->broken = true;
@@ -79,7 +74,7 @@ static void decide(struct watch *w, const struct note *note)
 /* A rank is gone. silent: for so many seconds; 0: its line has ended. */
 static void lose(struct watch *w, int peer, double silent)
 {
-    struct note note = {.kind = NOTE_FAILED, .rank = w->group->rank ? 0 : peer, .status = ERR_RANK};
+    struct wire_note note = {.rank = w->group->rank ? 0 : peer, .status = ERR_RANK};
     if (silent > 0)
         snprintf(note.message, sizeof note.message, "%s gives no sign of life since %.0f seconds: it is stopped, or cut off",
                  w->peer[peer].name, silent);
@@ -89,49 +84,53 @@ static void lose(struct watch *w, int peer, double silent)
     decide(w, &note);
 }
 
-static int64_t length_of(const struct note *note)
+/* What comes over a line is not what the rank has sent. That rank is told, as far as the other direction is whole. */
+static void distrust(struct watch *w, int peer, const char *why)
 {
-    return note->kind == NOTE_FAILED ? (int64_t)sizeof *note : NOTE_SHORT;
+    struct wire_note note = {.rank = w->group->rank ? 0 : peer, .status = ERR_RANK};
+    snprintf(note.message, sizeof note.message, "on the connection of %s %.512s", w->peer[peer].name, why);
+    if (w->group->rank && !w->broken)
+        tell(w, peer, WIRE_FAILED, &note, SEND);
+    decide(w, &note);
+}
+
+static void take_note(struct watch *w, struct peer *p)
+{
+    wire_note_check(&p->note, w->group->size);
+    p->left |= p->reader.head.kind == WIRE_FAREWELL;
+    p->still = p->note.still;
+    p->waits = p->note.waits;
+    if (p->reader.head.kind == WIRE_FAILED)
+        decide(w, &p->note);
+    p->note = (struct wire_note){0};
 }
 
 /* Takes in what has come over a line. */
 static void hear(struct watch *w, int i)
 {
     struct peer *p = &w->peer[i];
-    for (;;) {
-        int64_t want = p->got < NOTE_SHORT ? NOTE_SHORT : length_of(&p->note), got;
-        enum status status = star_take(w->star.line[i], (char *)&p->note + p->got, want - p->got, &got);
-        if (status != OK) {
-            if (!p->left && !w->ends)
-                lose(w, i, 0);
-            p->left = true;
-            return;
-        }
-        if (!got)
-            return;
-        p->heard = clock_seconds();
-        p->got += got;
-        if (p->got < NOTE_SHORT || p->got < length_of(&p->note))
-            continue;
-        p->got = 0;
-        p->left |= p->note.kind == NOTE_FAREWELL;
-        p->still = p->note.still;
-        p->waits = p->note.waits;
-        if (p->note.kind == NOTE_FAILED) {
-            p->note.message[sizeof p->note.message - 1] = 0;
-            if (p->note.status <= OK || p->note.status > ERR_RANK)
-                p->note.status = ERR_RANK;
-            decide(w, &p->note);
-        }
+    for (bool whole = true; whole && !p->left;) {
+        int64_t before = p->reader.got;
+        enum status status = line_take(&w->star.line[i], &p->reader, &whole);
+        if (status == ERR_FORMAT && !w->ends)
+            distrust(w, i, status_message());
+        else if (status != OK && !w->ends)
+            lose(w, i, 0);
+        p->left |= status != OK;
+        if (status == OK && (whole || p->reader.got > before))
+            p->heard = clock_seconds();
+        if (status == OK && whole)
+            take_note(w, p);
+        p->reader.got = whole ? 0 : p->reader.got;
     }
 }
 
 static void beat(struct watch *w)
 {
-    struct note note = {.kind = NOTE_BEAT, .rank = w->group->rank, .still = w->own.still, .waits = w->own.waits};
+    struct wire_note note = {.rank = w->group->rank, .still = w->own.still, .waits = w->own.waits};
     for (int i = first_peer(w); i < w->peers; i++)
         if (!w->peer[i].left)
-            star_send(w->star.line[i], &note, NOTE_SHORT, 0); /* a full line is a silent one, which is noticed */
+            tell(w, i, WIRE_BEAT, &note, 0); /* a full line is a silent one, which is noticed */
 }
 
 /* How this rank itself gets on. */
@@ -170,7 +169,7 @@ static void look_for_hanging(struct watch *w)
     bool all = waiting == here && here > 1 && still > patience;
     if (!all && (hangs < 0 || !waiting))
         return;
-    struct note note = {.kind = NOTE_FAILED, .rank = hangs, .status = ERR_RANK};
+    struct wire_note note = {.rank = hangs, .status = ERR_RANK};
     if (all)
         snprintf(note.message, sizeof note.message,
                  "all ranks wait for each other, for %d seconds: a device hangs, or the network takes longer than that for one "
@@ -205,7 +204,7 @@ static void *watching(void *context)
         int count = 0;
         for (int i = first_peer(w); i < w->peers; i++)
             if (!w->peer[i].left)
-                w->polled[count++] = (struct pollfd){.fd = w->star.line[i], .events = POLLIN};
+                w->polled[count++] = (struct pollfd){.fd = w->star.line[i].socket, .events = POLLIN};
         poll(w->polled, (nfds_t)count, (int)(LOOK * 1000));
         for (int i = first_peer(w); i < w->peers; i++)
             if (!w->peer[i].left)
@@ -229,34 +228,62 @@ static void *watching(void *context)
 /* --- opening ------------------------------------------------------------------------------------------------------------------
  */
 
-static enum status make_place(struct star_place *place, int *listener)
+static enum status draw_secret(char text[PLACE_SECRET])
 {
     uint64_t secret[4];
     for (int i = 0; i < 4; i++)
         TRY(process_unique(&secret[i]));
-    snprintf(place->secret, sizeof place->secret, "%016llx%016llx%016llx%016llx", (unsigned long long)secret[0],
-             (unsigned long long)secret[1], (unsigned long long)secret[2], (unsigned long long)secret[3]);
-    return star_listen(listener, place);
+    snprintf(text, PLACE_SECRET, "%016llx%016llx%016llx%016llx", (unsigned long long)secret[0], (unsigned long long)secret[1],
+             (unsigned long long)secret[2], (unsigned long long)secret[3]);
+    return OK;
 }
 
-/* What a rank says of itself. */
-struct badge {
-    struct star_place place; /* rank 0's: where it waits for the others */
-    char host[PROCESS_HOST];
-    int64_t id;
-};
+/* An address that others call too: unlike with MASTER_ADDR, it is the only one that they know. */
+static enum status take_given(struct place *place, const char *given)
+{
+    if (!strcmp(given, "0.0.0.0") || !strcmp(given, "::"))
+        return fail(ERR_ARGUMENT, "HONE_LISTEN is %s: under MPI it is one address of rank 0's machine, which the others call",
+                    given);
+    if (snprintf(place->address[0], PLACE_TEXT, "%s", given) >= PLACE_TEXT)
+        return fail(ERR_ARGUMENT, "HONE_LISTEN is longer than %d characters", PLACE_TEXT - 1);
+    return OK;
+}
+
+/* Rank 0 waits at those of its addresses that face other ranks' machines; at the loopback, where all are on its own. */
+static enum status find_place(struct place *place, struct place_doors *doors, struct badge *all, int size)
+{
+    const char *given = getenv("HONE_LISTEN");
+    TRY(draw_secret(place->secret));
+    if (given && *given)
+        TRY(take_given(place, given));
+    else
+        for (int rank = 1; rank < size; rank++)
+            place_face(place, all[rank].address);
+    if (!place->address[0][0])
+        snprintf(place->address[0], PLACE_TEXT, "127.0.0.1");
+    return place_listen(doors, place, 0);
+}
+
+/* The ranks agree on a place, by what they can share already. */
+static enum status meet(struct watch *w, struct badge *all, struct place *place, struct place_doors *doors)
+{
+    TRY(group_agree(w->group, w->group->rank ? OK : find_place(place, doors, all, w->group->size)));
+    TRY(group_tell(w->group, place, (int64_t)sizeof *place));
+    return place_check(place);
+}
 
 static void name_peers(struct watch *w, const struct badge *all)
 {
-    for (int i = 0; i <= w->peers; i++) {
-        struct peer *p = i < w->peers ? &w->peer[i] : &w->own;
-        int rank = i == w->peers ? w->group->rank : w->group->rank ? 0 : i;
-        snprintf(p->name, sizeof p->name, "rank %d (process %lld on %s)", rank, (long long)all[rank].id, all[rank].host);
+    for (int i = 0; i < w->peers; i++) {
+        w->peer[i].reader = (struct wire_reader){
+            .first = WIRE_BEAT, .last = WIRE_FAILED, .payload = &w->peer[i].note, .room = sizeof w->peer[i].note};
+        badge_name(&all[w->group->rank ? 0 : i], w->group->rank ? 0 : i, w->peer[i].name);
     }
+    badge_name(&all[w->group->rank], w->group->rank, w->own.name);
 }
 
 /* All that can fail on one rank alone. */
-static enum status prepare(struct watch *w, struct badge *mine, struct badge **all, int *listener)
+static enum status prepare(struct watch *w, struct badge **all)
 {
     struct group *g = w->group;
     w->peers = g->rank ? 1 : g->size;
@@ -265,21 +292,23 @@ static enum status prepare(struct watch *w, struct badge *mine, struct badge **a
     *all = memory_alloc(g->size * (int64_t)sizeof **all);
     if (!w->peer || !w->polled || !*all)
         return ERR_MEMORY;
-    TRY(star_open(&w->star, g->rank, g->size));
-    mine->id = process_id();
-    process_host(mine->host);
-    return g->rank ? OK : make_place(&mine->place, listener);
+    return star_open(&w->star, g->rank, g->size);
 }
 
-static enum status connect_all(struct watch *w, struct badge **all, int *listener)
+static enum status connect_all(struct watch *w, struct badge **all, const struct place *place, const struct place_doors *doors)
 {
-    struct badge mine = {0};
-    TRY(group_agree(w->group, prepare(w, &mine, all, listener)));
-    TRY(group_share(w->group, &mine, *all, (int64_t)sizeof mine));
+    struct place found = {0};
+    struct place_doors own = {0};
+    TRY(group_agree(w->group, prepare(w, all)));
+    TRY(badge_share(w->group, *all));
     name_peers(w, *all);
-    const struct star_place *place = &(*all)[0].place;
-    return w->group->rank ? star_connect(&w->star, place, STAR_OF_WATCH, OPEN_SECONDS)
-                          : star_accept(&w->star, *listener, place, STAR_OF_WATCH, OPEN_SECONDS);
+    enum status status = place ? OK : meet(w, *all, &found, &own);
+    if (status == OK)
+        status = w->group->rank
+                     ? star_connect(&w->star, place ? place : &found, STAR_OF_WATCH, OPEN_SECONDS)
+                     : star_accept(&w->star, place ? doors : &own, place ? place : &found, STAR_OF_WATCH, OPEN_SECONDS);
+    place_stop(&own);
+    return status;
 }
 
 static void free_watch(struct watch *w)
@@ -291,18 +320,16 @@ static void free_watch(struct watch *w)
     memory_free(w);
 }
 
-enum status watch_open(struct watch **out, struct group *group)
+enum status watch_open_at(struct watch **out, struct group *group, const struct place *place, const struct place_doors *doors)
 {
     struct watch *w = memory_alloc(sizeof *w);
-    int listener = -1;
     if (!w)
         return ERR_MEMORY;
     w->group = group;
     pthread_mutex_init(&w->mutex, NULL);
     struct badge *all = NULL;
-    enum status status = connect_all(w, &all, &listener);
+    enum status status = connect_all(w, &all, place, doors);
     memory_free(all);
-    star_stop(listener);
     if (status == OK && thread_start(&w->thread, watching, w) != 0)
         status = fail(ERR_MEMORY, "no thread that watches over the other ranks can be made");
     if (status == OK)
@@ -312,12 +339,17 @@ enum status watch_open(struct watch **out, struct group *group)
     return status;
 }
 
+enum status watch_open(struct watch **out, struct group *group)
+{
+    return watch_open_at(out, group, NULL, NULL);
+}
+
 enum status watch_check(struct watch *w)
 {
     if (!w->broken)
         return OK;
     pthread_mutex_lock(&w->mutex);
-    struct note verdict = w->verdict;
+    struct wire_note verdict = w->verdict;
     pthread_mutex_unlock(&w->mutex);
     return fail((enum status)verdict.status, "%s", verdict.message);
 }
@@ -331,8 +363,7 @@ bool watch_wait(struct watch *w)
 
 void watch_close(struct watch *w, enum status status, const char *message)
 {
-    struct note note = {
-        .kind = status == OK ? NOTE_FAREWELL : NOTE_FAILED, .rank = w ? w->group->rank : 0, .status = (int32_t)status};
+    struct wire_note note = {.rank = w ? w->group->rank : 0, .status = (int32_t)status};
     if (!w)
         return;
     w->ends = true;
@@ -341,6 +372,6 @@ void watch_close(struct watch *w, enum status status, const char *message)
         snprintf(note.message, sizeof note.message, "rank %d: %.4000s", note.rank, message);
     for (int i = first_peer(w); i < w->peers && !w->broken; i++)
         if (!w->peer[i].left)
-            star_send(w->star.line[i], &note, length_of(&note), SEND);
+            tell(w, i, status == OK ? WIRE_FAREWELL : WIRE_FAILED, &note, SEND);
     free_watch(w);
 }

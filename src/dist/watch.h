@@ -12,13 +12,18 @@
 #define DIST_WATCH_H
 
 #include "device/group.h"
+#include "dist/place.h"
 
 enum { WATCH_SILENCE = 8 }; /* seconds; less than GROUP_SILENCE, as it takes a moment to be told */
 
 struct watch;
 
-/* Connects the ranks of a group, whose share works; all of them call it. */
+/* Connects the ranks of a group, whose share works; all of them call it. Rank 0 finds a place to wait at and draws a secret, and
+ * shares both. HONE_LISTEN, on rank 0, is the address at which it waits instead. */
 enum status watch_open(struct watch **out, struct group *group);
+
+/* The same at a place that all of them know; doors: of rank 0, which is there. */
+enum status watch_open_at(struct watch **out, struct group *group, const struct place *place, const struct place_doors *doors);
 
 /* OK, or why the group is broken: ERR_RANK for a rank that is gone, else the status and message of the rank that failed. */
 enum status watch_check(struct watch *watch);

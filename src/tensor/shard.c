@@ -29,9 +29,21 @@ static enum status read_kept(struct engine *e, const struct request *r, char *pi
     return end > begin ? device_read(e->device, piece + (begin - r->begin), from, end - begin) : OK;
 }
 
+/* Rank 0 asks, and what it asks for is to be there and to fit. */
+static enum status check(const struct engine *e, const struct request *r)
+{
+    bool known = r->tensor >= 0 && r->tensor < e->store->count && e->store->tensor[r->tensor]->sharded;
+    if (!known || r->begin < 0 || r->begin >= r->end || r->end - r->begin > PIECE ||
+        r->end > tensor_whole(e->store->tensor[r->tensor]) * dtype_size(e->store->tensor[r->tensor]->dtype))
+        return fail(ERR_RANK, "rank 0 asks for bytes %lld to %lld of tensor %lld, which are not divided among the ranks here",
+                    (long long)r->begin, (long long)r->end, (long long)r->tensor);
+    return OK;
+}
+
 /* All ranks: a piece, put together. */
 static enum status gather(struct engine *e, const struct request *r, char *mine, char *all)
 {
+    TRY(check(e, r));
     const struct tensor *t = e->store->tensor[r->tensor];
     int64_t kept = tensor_bytes(t), bytes = r->end - r->begin;
     memset(mine, 0, (size_t)bytes);

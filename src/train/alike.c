@@ -57,6 +57,9 @@ static enum status tell_options(struct trainer *t, struct options_told *mine, st
     TRY(group_agree(t->group, fill(mine, t->options)));
     *first = *mine;
     TRY(group_tell(t->group, first, (int64_t)sizeof *first));
+    GROUP_TEXT(first->version);
+    for (enum option o = 0; o < OPTIONS; o++)
+        GROUP_TEXT(first->option[o].text);
     return group_agree(t->group, compare(mine, first));
 }
 
@@ -85,6 +88,10 @@ enum status alike_material(struct trainer *t)
     snprintf(mine.dtype, sizeof mine.dtype, "%s", session_dtype(&t->session));
     first = mine;
     TRY(group_tell(t->group, &first, (int64_t)sizeof first));
+    GROUP_TEXT(first.base);
+    GROUP_TEXT(first.data);
+    GROUP_TEXT(first.eval_data);
+    GROUP_TEXT(first.dtype);
     if (strcmp(mine.base, first.base) != 0)
         status = fail(ERR_ARGUMENT, "%s is not the model, or the adapter to start from, that rank 0 has: its weights are others",
                       t->options->model_name_or_path);

@@ -354,6 +354,13 @@ enum status checkpoint_tell(struct trainer *t)
     TRY(group_tell(t->group, &known, (int64_t)sizeof known));
     t->place = known.place;
     t->identity = known.identity;
+    GROUP_TEXT(t->identity.run);
+    GROUP_TEXT(t->identity.base);
+    GROUP_TEXT(t->identity.config);
+    GROUP_TEXT(t->identity.data);
+    GROUP_TEXT(t->identity.eval_data);
+    GROUP_TEXT(t->identity.adapter);
+    GROUP_TEXT(t->identity.init_adapter);
     return OK;
 }
 

@@ -468,7 +468,7 @@ static enum status keep_best(struct run *r)
     if (!t->options->load_best_model_at_end || !t->place.best_step)
         return OK;
     TRY(group_agree(t->group, writes(r) ? check_best(t, &path) : OK));
-    bool there = path != NULL;
+    int32_t there = path != NULL;
     TRY(group_tell(t->group, &there, (int64_t)sizeof there));
     if (there)
         return OK;

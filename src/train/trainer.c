@@ -388,7 +388,7 @@ static enum status open_data_in_turn(struct trainer *t, unsigned ready_for)
 static enum status find_resume(struct trainer *t)
 {
     TRY(group_agree(t->group, group_rank(t->group) ? OK : checkpoint_find(t)));
-    bool resumes = t->resume != NULL;
+    int32_t resumes = t->resume != NULL;
     TRY(group_tell(t->group, &resumes, (int64_t)sizeof resumes));
     TRY(checkpoint_tell(t));
     if (resumes && !t->resume)

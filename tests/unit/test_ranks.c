@@ -410,7 +410,7 @@ static void a_rank_that_gets_on_is_waited_for(void **state)
 
 /* --- connections ---------------------------------------------------------------------------------------------------------- */
 
-static enum status connect_as(struct star *star, const struct star_place *place, int rank, int size, int what, double seconds)
+static enum status connect_as(struct star *star, const struct place *place, int rank, int size, int what, double seconds)
 {
     assert_ok(star_open(star, rank, size));
     enum status status = star_connect(star, place, what, seconds);
@@ -419,10 +419,11 @@ static enum status connect_as(struct star *star, const struct star_place *place,
     return status;
 }
 
-static enum status accept_all(struct star *star, int listener, const struct star_place *place, int size, int what, double seconds)
+static enum status accept_all(struct star *star, const struct place_doors *doors, const struct place *place, int size, int what,
+                              double seconds)
 {
     assert_ok(star_open(star, 0, size));
-    enum status status = star_accept(star, listener, place, what, seconds);
+    enum status status = star_accept(star, doors, place, what, seconds);
     if (status != OK)
         star_close(star);
     return status;
@@ -432,13 +433,13 @@ static enum status accept_all(struct star *star, int listener, const struct star
 static void only_ranks_of_the_run_are_let_in(void **state)
 {
     (void)state;
-    struct star_place place = {.secret = "right"};
+    struct place place = {.address = {"127.0.0.1"}, .secret = "right"};
     struct star star;
-    int listener;
-    assert_ok(star_listen(&listener, &place));
+    struct place_doors doors;
+    assert_ok(place_listen(&doors, &place, 0));
     pid_t child = fork();
     if (!child) {
-        struct star_place wrong = place;
+        struct place wrong = place;
         struct star own;
         struct sockaddr_in to = {
             .sin_family = AF_INET, .sin_port = htons((uint16_t)place.port), .sin_addr = {htonl(INADDR_LOOPBACK)}};
@@ -455,22 +456,21 @@ static void only_ranks_of_the_run_are_let_in(void **state)
         let_in += connect_as(&own, &place, 0, 2, 1, 0.5) == OK;
         _exit(let_in ? 1 : connect_as(&own, &place, 1, 2, 1, 20) == OK ? FINE : 2);
     }
-    assert_ok(accept_all(&star, listener, &place, 2, 1, 30));
+    assert_ok(accept_all(&star, &doors, &place, 2, 1, 30));
     assert_int_equal(end_of(child), FINE);
     star_close(&star);
-    star_stop(listener);
+    place_stop(&doors);
 }
 
 static void a_rank_that_does_not_come_is_named(void **state)
 {
     (void)state;
-    struct star_place place = {0}, nowhere = {.address = {"127.0.0.1"}, .port = free_port()};
+    struct place place = {.port = free_port()}, nowhere = {.address = {"127.0.0.1"}, .port = free_port()};
     struct star star;
-    int listener;
-    assert_ok(star_listen(&listener, &place));
-    assert_fails(accept_all(&star, listener, &place, 4, 1, 0.3), ERR_RANK,
-                 "3 of 4 ranks did not come within 0.3 seconds: 1, 2, 3");
-    star_stop(listener);
+    struct place_doors doors;
+    assert_ok(place_listen(&doors, &place, 0));
+    assert_fails(accept_all(&star, &doors, &place, 4, 1, 0.3), ERR_RANK, "3 of 4 ranks did not come within 0.3 seconds: 1, 2, 3");
+    place_stop(&doors);
     assert_fails(connect_as(&star, &nowhere, 1, 2, 1, 0.3), ERR_RANK, "rank 0 does not answer at 127.0.0.1");
 }
 
