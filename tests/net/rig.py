@@ -129,19 +129,20 @@ RETRIES = 5                                             # of the system: about 1
 CUT = {"oob_tcp_keepalive_time": 5, "oob_tcp_keepalive_intvl": 1, "oob_tcp_keepalive_probes": 10}
 
 
-def mpirun(hosts, words, folder, start=None, **options):
+def mpirun(hosts, words, folder, start=None, addresses=None, **options):
     """One rank on each host, started by Open MPI's mpirun on the first; `folder` gets a script in place of ssh. start: how it is
-    run there, if not to its end."""
+    run there, if not to its end. addresses: of the hosts in a network that MPI is to use instead of this one."""
     agent = pathlib.Path(folder) / "agent"
-    names = "".join(f"{host.address}) host={host.name};; " for host in hosts)
+    used = addresses or [host.address for host in hosts]
+    network = used[0].rpartition(".")[0] + ".0/24"
+    names = "".join(f"{address}) host={host.name};; " for address, host in zip(used, hosts))
     agent.write_text(f'#!/bin/sh\ncase $1 in {names}*) exit 1;; esac\nshift\n'
                      'exec ip netns exec "$host" unshare --uts sh -c "hostname $host && $*"\n')
     agent.chmod(0o755)
-    settings = {"plm_rsh_agent": agent, "oob_tcp_if_include": "net0", "btl_tcp_if_include": "net0", "btl": "tcp,self", "pml": "ob1",
+    settings = {"plm_rsh_agent": agent, "oob_tcp_if_include": network, "btl_tcp_if_include": network, "btl": "tcp,self", "pml": "ob1",
                 "hwloc_base_binding_policy": "none", "mpi_yield_when_idle": "1", "odls_base_sigkill_timeout": 5, **CUT}
     flags = [word for name, value in settings.items() for word in ("--mca", name, str(value))]
-    addresses = ",".join(host.address for host in hosts)
-    return (start or hosts[0].run)(["mpirun", "--allow-run-as-root", "-n", len(hosts), "--host", addresses, *flags, *words], **options)
+    return (start or hosts[0].run)(["mpirun", "--allow-run-as-root", "-n", len(hosts), "--host", ",".join(used), *flags, *words], **options)
 
 
 def processes_of(host):
