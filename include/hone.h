@@ -402,6 +402,12 @@ HONE_API hone_status hone_inspect_data(const hone_options *options, char **json)
 HONE_API hone_status hone_inspect_adapter(const hone_options *options, char **json);
 HONE_API hone_status hone_inspect_checkpoint(const hone_options *options, char **json);
 
+/* Whether the folder in the option run_dir is what its provenance.json says: each file by its SHA-256, and none that it does not
+ * name. With the options model and data also whether it was made from those, with verify_key (which hone_options_parse takes)
+ * whether the record is signed by that key. HONE_OK only if all of it holds; HONE_ERR_FORMAT if not, and then *json has the
+ * report too: "problems" says what is wrong. */
+HONE_API hone_status hone_verify(const hone_options *options, char **json);
+
 /* The kernels that runs of a model with these options need on CUDA, and which of them are in the cache for each target of the
  * option target: in the directory that the option output names, or where runs keep them. */
 HONE_API hone_status hone_kernels_list(const hone_options *options, char **json);

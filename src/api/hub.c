@@ -37,6 +37,12 @@ static enum status find_adapter(struct arena *arena, const char **name)
     return OK;
 }
 
+/* A path into the cache says what it is as well as a name does. */
+static enum status find_commit(struct options *values)
+{
+    return hub_origin(values->arena, values->model_name_or_path, &values->hub_name, &values->hub_commit);
+}
+
 enum status need_model(const struct hone_options *options, struct options *values)
 {
     TRY(options_need(&options->values, options->command, OPTION_model_name_or_path));
@@ -45,6 +51,7 @@ enum status need_model(const struct hone_options *options, struct options *value
     TRY(find_adapter(values->arena, &values->adapter));
     TRY(find_adapter(values->arena, &values->init_adapter));
     TRY(find_model(values));
+    TRY(find_commit(values));
     return check_model(values->model_name_or_path, options->command);
 }
 

@@ -141,6 +141,8 @@ static json_t *make(const struct hone_trainer *handle, const char *path)
                              "data", account_run_json(&t->data, &t->sampler, &t->eval_data), "pieces", pieces);
     if (tree)
         add_options(tree, handle->options);
+    if (tree && t->options->hub_commit)
+        json_object_set_new(tree, "hub", json_pack("{s:s, s:s}", "name", t->options->hub_name, "commit", t->options->hub_commit));
     return tree;
 }
 
@@ -166,6 +168,8 @@ void run_file_digests(struct hone_trainer *t)
     json_object_set_new(digests, "data", json_string(i->data));
     if (t->trainer.eval_data.row_count)
         json_object_set_new(digests, "eval_data", json_string(i->eval_data));
+    if (t->trainer.origin)
+        json_object_set(t->run_file, "made_from", t->trainer.origin);
     write_file(t);
 }
 

@@ -3,6 +3,8 @@
  *     hone, program       the version, and the path and digest of the program that runs
  *     options, given      every option with its value, and those that were given with their place
  *     digests             of the options that decide the result, of the base and of the data (identity.h)
+ *     hub                 the name and the commit of a model out of the Hugging Face cache
+ *     made_from           the same as in provenance.json beside the result, once something was saved (origin.h)
  *     plan, data          the memory by blocks, and what was used of the data
  *     pieces              one for each process that worked on the run: when it began and at which step, and how it ended. A
  *                         piece without an end is under way or was killed.

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -296,6 +297,15 @@ enum status file_publish(const char *from, const char *to, bool *taken)
 void file_remove(const char *path)
 {
     unlink(path);
+}
+
+bool file_link_target(const char *path, char target[static FILE_TARGET_SIZE])
+{
+    char whole[PATH_MAX];
+    ssize_t length = readlink(path, whole, sizeof whole - 1);
+    whole[length > 0 ? length : 0] = 0;
+    const char *slash = strrchr(whole, '/');
+    return length > 0 && snprintf(target, FILE_TARGET_SIZE, "%s", slash ? slash + 1 : whole) < FILE_TARGET_SIZE;
 }
 
 enum status file_link(const char *target, const char *path)

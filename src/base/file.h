@@ -65,6 +65,10 @@ void file_remove(const char *path); /* nothing there is fine */
 /* Makes `path` a link to `target`, in place of what may be there; a relative target is seen from the link's directory. */
 enum status file_link(const char *target, const char *path);
 
+/* Whether it is a link, and the last part of what it points at. */
+enum { FILE_TARGET_SIZE = 256 };
+bool file_link_target(const char *path, char target[static FILE_TARGET_SIZE]);
+
 /* Appends to a file, which is created if missing. */
 enum status file_append(const char *path, const void *bytes, int64_t count);
 

@@ -14,7 +14,7 @@ cli_command cli_train, cli_eval, cli_generate, cli_chat, cli_plan, cli_inspect_m
 cli_command cli_inspect_adapter, cli_inspect_checkpoint;
 cli_command cli_kernels_build, cli_pull, cli_init, cli_devices, cli_bench, cli_merge, cli_export, cli_quantize,
     cli_config_convert;
-cli_command cli_report_run, cli_watch;
+cli_command cli_report_run, cli_watch, cli_verify;
 
 /* Refuses an argument without a name, which hone inspect model and data do not take. */
 hone_status cli_no_directory(hone_options *options);

@@ -32,6 +32,7 @@ static const struct command {
     {"quantize", NULL, cli_quantize},
     {"report", NULL, cli_report_run},
     {"watch", NULL, cli_watch},
+    {"verify", NULL, cli_verify},
     {"devices", NULL, cli_devices},
     {"bench", NULL, cli_bench},
     {"config", "convert", cli_config_convert},

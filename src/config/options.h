@@ -55,6 +55,7 @@ struct options {
     const char *source[OPTIONS]; /* what set it: "--dtype", "run.yaml:3"; NULL while it is the default */
     const char *notes;           /* lines on what a configuration of another tool was read as; NULL without one */
     const char *model_id; /* the name org/name, where model_name_or_path was found by it in the Hugging Face cache; else NULL */
+    const char *hub_name, *hub_commit; /* where model_name_or_path is in that cache, by name or by path; else NULL */
     struct arena *arena;
 };
 

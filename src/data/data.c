@@ -116,6 +116,7 @@ static enum status take_files(struct data *data, const struct source *source)
         struct buffer path = {0};
         TRY(buffer_format(&path, "%s", source_path(source, f)));
         data->files[f] = (struct data_file){.path = path.data, .weight = source_weight(source, f)};
+        data->files[f].hashed = source_digest_known(source, f, &data->files[f].digest);
     }
     return OK;
 }
@@ -343,7 +344,8 @@ static enum status copy_files(const struct data *data, struct data *to)
     for (int64_t f = 0; f < data->file_count; f++) {
         struct buffer path = {0};
         TRY(buffer_format(&path, "%s", data->files[f].path));
-        to->files[f] = (struct data_file){.path = path.data, .weight = data->files[f].weight};
+        to->files[f] = data->files[f];
+        to->files[f].path = path.data;
     }
     return OK;
 }

@@ -32,6 +32,8 @@ struct data_file {
     char *path;
     double weight; /* how often an epoch takes each of its rows */
     int64_t end;   /* its rows end before this one; they begin where those of the previous file end */
+    bool hashed;
+    struct digest digest; /* of its bytes as they were read, if hashed */
 };
 
 struct data {

@@ -264,6 +264,12 @@ enum status source_digest(struct source *s, int64_t file, struct digest *digest)
     return OK;
 }
 
+bool source_digest_known(const struct source *s, int64_t file, struct digest *digest)
+{
+    *digest = s->files[file].digest;
+    return s->files[file].hashed;
+}
+
 /* At a file's end: whether it was read as it was hashed. */
 static enum status check_digest(const struct source *s)
 {

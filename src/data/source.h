@@ -59,6 +59,7 @@ double source_weight(const struct source *source, int64_t file);
 /* The digest of the file's bytes as they are on disk, read, not mapped. From then on it is an error if, read to its end, the file
  * does not have those bytes: then what was hashed is not what was read. */
 enum status source_digest(struct source *source, int64_t file, struct digest *digest);
+bool source_digest_known(const struct source *source, int64_t file, struct digest *digest); /* whether it was asked for before */
 
 /* Where the next block begins: the beginning, {0}, or a block's `next`. The text before it is read again. *same is false if it is
  * not the text that the position was taken in; seek elsewhere then. */

@@ -166,3 +166,29 @@ enum status hub_enter(struct arena *arena, const char **path)
     *path = inside ? inside : *path;
     return OK;
 }
+
+/* "/models--org--name/snapshots/COMMIT", and what follows. */
+enum status hub_origin(struct arena *arena, const char *path, const char **name, const char **commit)
+{
+    static const char model[] = "models--", below[] = "/snapshots/";
+    const char *snapshots = strstr(path, below), *begin = snapshots;
+    *name = *commit = NULL;
+    while (begin && begin > path && begin[-1] != '/')
+        begin--;
+    const char *hash = snapshots ? snapshots + strlen(below) : NULL;
+    if (!begin || strncmp(begin, model, strlen(model)) != 0 || strcspn(hash, "/") != 40 || strspn(hash, "0123456789abcdef") != 40)
+        return OK;
+    begin += strlen(model);
+    char *text = arena_text(arena, begin, snapshots - begin), *dashes = text ? strstr(text, "--") : NULL;
+    if (!text)
+        return ERR_MEMORY;
+    if (!dashes)
+        return OK;
+    *dashes = '/';
+    memmove(dashes + 1, dashes + 2, strlen(dashes + 2) + 1);
+    if (!hub_is_name(text))
+        return OK;
+    *commit = arena_text(arena, hash, 40);
+    *name = *commit ? text : NULL;
+    return *commit ? OK : ERR_MEMORY;
+}

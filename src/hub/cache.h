@@ -31,6 +31,10 @@ bool hub_is_commit(const char *text);
 /* The path of a model's folder in the cache becomes that of its branch main; any other path stays as it is. */
 enum status hub_enter(struct arena *arena, const char **path);
 
+/* The name and the commit of a snapshot's directory, or of a file in it, as its path says: *name is org/name. Both are NULL
+ * elsewhere. */
+enum status hub_origin(struct arena *arena, const char *path, const char **name, const char **commit);
+
 /* The model's files in the cache: the snapshot's directory, or the GGUF file in it where there is nothing else to compute with.
  * *path is NULL if the cache has no such model, or not this revision of it. ERR_ARGUMENT if there are several GGUF files. */
 enum status hub_find(struct arena *arena, const char *name, const char *revision, const char **path);

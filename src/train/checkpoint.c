@@ -9,9 +9,11 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "format/provenance.h"
 #include "tensor/shard.h"
 #include "train/micro.h"
 #include "train/nature.h"
+#include "train/origin.h"
 #include "train/output.h"
 #include "train/place.h"
 #include "train/sync.h"
@@ -71,6 +73,7 @@ static enum status write_all(struct trainer *t, struct arena *arena, const char 
     TRY(trainer_save(t, dir));
     TRY(safetensors_write_from(state, s.file, s.count, NULL, read_state, &s));
     TRY(write_place(t, place));
+    TRY(origin_write_checkpoint(t, dir));
     return checksums_write(dir);
 }
 
@@ -152,9 +155,15 @@ enum status checkpoint_save(struct trainer *t, const char *dir)
     return together(t, dir, save);
 }
 
+static enum status save_result(struct trainer *t, const char *dir)
+{
+    TRY(trainer_save(t, dir));
+    return origin_write_result(t, dir, t->place.step);
+}
+
 enum status checkpoint_save_result(struct trainer *t, const char *dir)
 {
-    return together(t, dir, trainer_save);
+    return together(t, dir, save_result);
 }
 
 /* --- as a result ---------------------------------------------------------------------------------------------------------- */
@@ -167,7 +176,8 @@ static enum status copy_result(struct arena *arena, struct buffer *list, const c
     TRY(checksums_read(list, dir));
     TRY(directory_list(arena, dir, &names, &count));
     for (int64_t i = 0; i < count; i++) {
-        if (!strcmp(names[i], STATE_FILE) || !strcmp(names[i], PLACE_FILE) || !checksums_line(list, names[i]))
+        if (!strcmp(names[i], STATE_FILE) || !strcmp(names[i], PLACE_FILE) || provenance_is_file(names[i]) ||
+            !checksums_line(list, names[i]))
             continue; /* the last are somebody else's */
         const char *from = file_join(arena, dir, names[i]), *to = file_join(arena, output, names[i]);
         if (!from || !to)
@@ -177,11 +187,13 @@ static enum status copy_result(struct arena *arena, struct buffer *list, const c
     return OK;
 }
 
-enum status checkpoint_copy_result(const char *dir, const char *output)
+enum status checkpoint_copy_result(struct trainer *t, const char *dir, const char *output)
 {
     struct arena arena = {0};
     struct buffer list = {0};
     enum status status = copy_result(&arena, &list, dir, output);
+    if (status == OK)
+        status = origin_write_result(t, output, t->place.best_step);
     buffer_free(&list);
     arena_free(&arena);
     return status;

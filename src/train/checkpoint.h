@@ -4,6 +4,7 @@
  *     state.safetensors                           float32 weights, the optimizer's state and counts
  *     trainer_state.json                          where the run stands, the settings that it depends on, and what it is: its id,
  *                                                 digests of base, adapter and data (identity.h)
+ *     provenance.json                             what it was made from, and SHA-256 of the files above (origin.h)
  *     checksums.xxh128                            of all files above
  *
  * A checkpoint appears under its name only when it is complete. A run that resumes from one gives the same bytes as a run that
@@ -22,12 +23,12 @@
 /* All ranks call it; rank 0 writes. */
 enum status checkpoint_save(struct trainer *t, const char *dir);
 
-/* The same of what trainer_save writes alone. */
+/* The same of what trainer_save writes alone, and its provenance. */
 enum status checkpoint_save_result(struct trainer *t, const char *dir);
 
-/* Copies the adapter or the model in it to an output directory: the bytes that trainer_save wrote when it was saved. Checks it
- * before. */
-enum status checkpoint_copy_result(const char *dir, const char *output);
+/* Copies the adapter or the model in the best one to an output directory: the bytes that trainer_save wrote when it was saved.
+ * Checks it before. */
+enum status checkpoint_copy_result(struct trainer *t, const char *dir, const char *output);
 
 /* Checks it and sets the place and the run's id from it. ERR_FORMAT: it is damaged. */
 enum status checkpoint_open(struct trainer *t, const char *dir);

@@ -170,14 +170,19 @@ void identity_of_data(const struct data *data, char text[HASH_TEXT])
     digest_text(hash_end(&hash), text);
 }
 
+enum status identity_of_base(const struct model *model, char base[HASH_TEXT], char config[HASH_TEXT])
+{
+    digest_text(hash_config(model), config);
+    return hash_files(&model->weights, false, base);
+}
+
 enum status identity_hash(struct identity *identity, const struct model *model, const struct adapter_config *adapter,
                           const struct data *data, const struct data *eval_data)
 {
     if (identity->hashed)
         return OK;
-    TRY(hash_files(&model->weights, false, identity->base));
+    TRY(identity_of_base(model, identity->base, identity->config));
     TRY(hash_files(&model->weights, true, identity->init_adapter));
-    digest_text(hash_config(model), identity->config);
     hash_adapter(adapter, identity->adapter);
     identity_of_data(data, identity->data);
     identity_of_data(eval_data, identity->eval_data);

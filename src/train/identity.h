@@ -34,6 +34,7 @@ enum status identity_hash(struct identity *identity, const struct model *model, 
 /* The same of data alone; and a sketch of a model, which reads its configuration, of each weight of the base its name, its shape
  * and the first bytes, and an adapter as a whole. It tells models apart, not every change of one. */
 void identity_of_data(const struct data *data, char text[HASH_TEXT]);
+enum status identity_of_base(const struct model *model, char base[HASH_TEXT], char config[HASH_TEXT]); /* and of a model alone */
 void identity_sketch(const struct model *model, char text[HASH_TEXT]);
 
 #endif

@@ -498,7 +498,7 @@ static enum status save_result(struct run *r)
     TRY(find_best(t, &path));
     if (!path)
         return lost_best(t);
-    return advise(advise(checkpoint_copy_result(path, output), ERR_FORMAT, BEST_DAMAGED), ERR_IO, after);
+    return advise(advise(checkpoint_copy_result(t, path, output), ERR_FORMAT, BEST_DAMAGED), ERR_IO, after);
 }
 
 /* What the options ask for that this run cannot give, or gives at a price. */

@@ -53,8 +53,7 @@ static int64_t data_number(const struct trainer *t, int key)
     return key == 0 ? t->data.row_count : key == 1 ? t->data.tokens : key == 2 ? t->data.trained : t->sampler.units;
 }
 
-/* NULL: out of memory, or a setting that is not UTF-8. */
-static json_t *describe_settings(const struct trainer *t)
+json_t *nature_settings(const struct trainer *t)
 {
     json_t *chosen = json_object();
     bool whole = json_object_set_new(chosen, LOSS_KEY, json_string(loss_of(t->session.tuning.loss)->name)) == 0;
@@ -79,7 +78,7 @@ enum status nature_add(struct trainer *t, json_t *tree)
     TRY(find_nature(t, &nature));
     json_t *identity = record_json(fields, &nature);
     bool whole =
-        identity && json_object_update(tree, identity) == 0 && json_object_set_new(tree, SETTINGS_KEY, describe_settings(t)) == 0;
+        identity && json_object_update(tree, identity) == 0 && json_object_set_new(tree, SETTINGS_KEY, nature_settings(t)) == 0;
     json_decref(identity);
     return whole ? OK : fail(ERR_MEMORY, "out of memory, or a setting that is not UTF-8: the state of a run");
 }

@@ -9,6 +9,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "format/adapter.h"
+#include "format/provenance.h"
 #include "models/model_copy.h"
 
 enum { OWNER_BYTES_MAX = 512, EARLIER_MAX = 1 << 20, TRIES_MAX = 100, LOOKS = 5 };
@@ -115,7 +116,7 @@ void output_release(struct output *o)
 
 bool output_is_result(const char *name)
 {
-    return adapter_is_file(name) || model_is_file(name);
+    return adapter_is_file(name) || model_is_file(name) || provenance_is_file(name);
 }
 
 /* A line for all that are the same. */

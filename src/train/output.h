@@ -35,7 +35,7 @@ enum status output_check(const struct output *output);
 /* Releases what is still there; one that was made and is still empty is removed. */
 void output_release(struct output *output);
 
-/* Whether it is of an adapter or of a model, as trainer_save and other tools write them. */
+/* Whether it is of an adapter or of a model, as trainer_save and other tools write them, or the record of one. */
 bool output_is_result(const char *name);
 
 /* An entry of the directory that is in the way, and what it is: "NAME is WHY". */

@@ -22,6 +22,7 @@
 #include "train/measure.h"
 #include "train/metrics.h"
 #include "train/micro.h"
+#include "train/origin.h"
 #include "train/settings.h"
 #include "train/step.h"
 #include "train/verify.h"
@@ -481,6 +482,8 @@ static enum status open_all(struct trainer *t, unsigned ready_for, enum loss_id 
     TRY(join(t, ready_for));
     if (!planning)
         TRY(alike_options(t));
+    if (writes)
+        TRY(origin_open(t));
     TRY(share_open(&t->share, group_rank(t->group), group_size(t->group)));
     options.shard_weights = o->shard == CHOICE_shard_weights && t->group;
     TRY(dist_seat(planning ? NULL : t->group, &threads, &neighbours));
@@ -577,6 +580,7 @@ void trainer_close(struct trainer *t)
     step_close(t);
     share_close(&t->share);
     sync_close(&t->sync);
+    origin_close(t);
     output_release(&t->output);
     arena_free(&t->arena);
     *t = (struct trainer){0};

@@ -10,6 +10,7 @@
 #ifndef TRAIN_TRAINER_H
 #define TRAIN_TRAINER_H
 
+#include "base/json.h"
 #include "config/options.h"
 #include "data/sampler.h"
 #include "run/eval.h"
@@ -68,6 +69,8 @@ struct trainer {
     struct identity identity;         /* trainer.c draws it, a checkpoint brings its own */
     struct digest beside;             /* of a full fine-tune: the model's files beside its weights, as they were at the start */
     struct output output;             /* locked while the trainer is open */
+    struct minisign_key *signer;      /* NULL: results are not signed. origin.c has it, and what they are made from: */
+    json_t *origin;                   /* NULL until something is saved */
 };
 
 enum status trainer_open(struct trainer *t, const struct options *options, unsigned ready_for);

@@ -245,7 +245,7 @@ class Tiny(Case):
         given = {word[2:].replace("-", "_") for word in line if word.startswith("--")}
         self.assertEqual(known - given - {"model_name_or_path", "dataset_path", "output_dir", "lora_r"},
                          {"eval_dataset_path", "init_adapter", "lora_target_parameters", "lr_end", "power", "min_lr", "config",
-                          "config_format", "dry_run", "help", "sync_every", "sync_int8", "outer_learning_rate",
+                          "config_format", "dry_run", "help", "sign", "sync_every", "sync_int8", "outer_learning_rate",
                           "outer_momentum"})     # what excludes the others, and what is not a setting
 
     def test_an_option_given_twice_is_told(self):

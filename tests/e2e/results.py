@@ -89,7 +89,7 @@ class Results(TrainCase):
         self.assertEqual(self.result("best"), self.adapter(f"last/checkpoint-{best}"))
         self.assertEqual(lines(self.dir / "best")[-1]["result_step"], best)
         files = {p.name for p in (self.dir / "best").iterdir() if p.is_file()}
-        self.assertEqual(files, {"adapter_model.safetensors", "adapter_config.json", "metrics.jsonl", "run.json"})
+        self.assertEqual(files, {"adapter_model.safetensors", "adapter_config.json", "metrics.jsonl", "run.json", "provenance.json"})
         # with all weights, and told to a person
         args = [a for a in self.command("full", "--finetuning-type", "full", "--eval-data", self.against, "--eval-steps", 4, "--max-steps", 40,
                                         "--learning-rate", 0.01, "--load-best-model-at-end") if a != "--json"]
