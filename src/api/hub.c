@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "api/handles.h"
+#include "api/pulled.h"
 #include "base/clock.h"
 #include "base/file.h"
 #include "hub/cache.h"
@@ -40,7 +41,8 @@ static enum status find_adapter(struct arena *arena, const char **name)
 /* A path into the cache says what it is as well as a name does. */
 static enum status find_commit(struct options *values)
 {
-    return hub_origin(values->arena, values->model_name_or_path, &values->hub_name, &values->hub_commit);
+    TRY(hub_origin(values->arena, values->model_name_or_path, &values->hub_name, &values->hub_commit));
+    return pulled_find(values);
 }
 
 enum status need_model(const struct hone_options *options, struct options *values)
@@ -51,7 +53,8 @@ enum status need_model(const struct hone_options *options, struct options *value
     TRY(find_adapter(values->arena, &values->adapter));
     TRY(find_adapter(values->arena, &values->init_adapter));
     TRY(find_model(values));
-    TRY(find_commit(values));
+    if (options->command == COMMAND_TRAIN)
+        TRY(find_commit(values));
     return check_model(values->model_name_or_path, options->command);
 }
 
@@ -93,6 +96,8 @@ static enum status pull(const struct options *values, struct watch *watch, struc
     struct pull_result result;
     double start = clock_seconds();
     TRY(pull_model(&request, arena, &result));
+    if (request.output && !request.dry)
+        TRY(pulled_write(&request, &result, arena));
     return json_result(json_pack("{s:s, s:s, s:s, s:s, s:o, s:I, s:I, s:I, s:b, s:f}", "model", request.name, "revision",
                                  request.revision, "commit", result.listing.commit, "path", result.path, "files",
                                  files_json(&result.listing), "bytes", (json_int_t)result.bytes, "downloaded_bytes",

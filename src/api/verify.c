@@ -90,7 +90,7 @@ static enum status compare(const char *path, const json_t *entry, bool keyed, co
     const char *wanted = provenance_digest(entry, &by);
     *state = "missing";
     if (file_is_missing(path))
-        return fail(ERR_FORMAT, "%s: is missing, but " PROVENANCE_FILE " names it", path);
+        return fail(ERR_FORMAT, "%s: is missing, but provenance.json names it", path);
     *state = "changed";
     TRY(provenance_hash(&f, 1));
     bool same = f.bytes == json_integer_value(json_object_get(entry, "bytes"));
@@ -99,7 +99,7 @@ static enum status compare(const char *path, const json_t *entry, bool keyed, co
         TRY(provenance_hash(&f, 1));
     digest_text(f.digest, digest);
     if (!same || (wanted && strcmp(wanted, by == PROVENANCE_SHA256 ? f.sha256 : digest) != 0))
-        return fail(ERR_FORMAT, "%s: its bytes are not those that " PROVENANCE_FILE " is about", path);
+        return fail(ERR_FORMAT, "%s: its bytes are not those that provenance.json is about", path);
     *state = states[by];
     return by != PROVENANCE_SHA256 && keyed
                ? fail(ERR_FORMAT, "%s: the record has no SHA-256 of it, so that the signature does not cover it", path)
@@ -172,7 +172,7 @@ static enum status find_others(struct folder *v, json_t *list)
             return ERR_MEMORY;
         if (is_listed(v, names[i]) || is_beside(v, names[i], file_is_directory(path)))
             continue;
-        fail(ERR_FORMAT, "%s: " PROVENANCE_FILE " does not name it, and a program may take it for a part of what was made", path);
+        fail(ERR_FORMAT, "%s: provenance.json does not name it, and a program may take it for a part of what was made", path);
         TRY(add_problem(v));
         json_array_append_new(list, json_pack("{s:o, s:s}", "name", json_lossy(names[i]), "state", "not listed"));
     }

@@ -1,6 +1,7 @@
 /* Hashing files, and writing and reading the record of a folder. */
 #include "format/provenance.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/file.h"
@@ -70,6 +71,17 @@ enum status provenance_hash(struct provenance_file *files, int64_t count)
 }
 
 /* --- writing -------------------------------------------------------------------------------------------------------------- */
+
+static int by_name(const void *a, const void *b)
+{
+    return strcmp(((const struct provenance_file *)a)->name, ((const struct provenance_file *)b)->name);
+}
+
+void provenance_sort(struct provenance_file *files, int64_t count)
+{
+    if (count)
+        qsort(files, (size_t)count, sizeof *files, by_name);
+}
 
 static const char *const keys[] = {[PROVENANCE_SHA256] = "sha256", [PROVENANCE_XXH128] = "xxh128"};
 

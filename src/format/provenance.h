@@ -48,6 +48,9 @@ struct provenance_file {
 /* Reads the files, on all cores, for the digests that are wanted. */
 enum status provenance_hash(struct provenance_file *files, int64_t count);
 
+/* Puts them in the order of a record's own files. */
+void provenance_sort(struct provenance_file *files, int64_t count);
+
 /* As in a record, in this order. NULL: out of memory. */
 json_t *provenance_json(const struct provenance_file *files, int64_t count);
 

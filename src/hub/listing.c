@@ -18,6 +18,7 @@ static const char *const needed[] = {
     "added_tokens.json",   "special_tokens_map.json",
     "chat_template.jinja", "chat_template.json",
     "adapter_config.json", "additional_chat_templates/tool_use.jinja",
+    "provenance.json",     "provenance.json.minisig",
 };
 
 enum { PATTERN_MAX = 256, LISTED_MAX = 6 };

@@ -1,7 +1,6 @@
 /* Describing what a run is made from, once, and writing it beside each result. */
 #include "train/origin.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/directory.h"
@@ -52,7 +51,7 @@ static enum status hash_sources(struct list *list)
     enum status status = provenance_hash(list->file, list->count);
     if (status == OK || status == ERR_MEMORY)
         return status;
-    log_message(LOG_WARNING, "%s; " PROVENANCE_FILE " has no digest of it", status_message());
+    log_message(LOG_WARNING, "%s; provenance.json has no digest of it", status_message());
     for (int64_t i = 0; i < list->count; i++)
         if (list->file[i].status != OK)
             list->file[i].by = PROVENANCE_SIZE;
@@ -157,8 +156,7 @@ static enum status describe_data(const struct trainer *t, const struct data *dat
         if (!data->files[f].hashed || digest_equal(data->files[f].digest, file->digest))
             continue;
         if (*file->sha256)
-            log_message(LOG_WARNING, "%s: was changed since the run read it; " PROVENANCE_FILE " has no digest of it",
-                        file->path);
+            log_message(LOG_WARNING, "%s: was changed since the run read it; provenance.json has no digest of it", file->path);
         *file->sha256 = 0;
     }
     json_object_set_new(tree, "rows_xxh128", json_string(rows));
@@ -229,14 +227,9 @@ static enum status describe_once(struct trainer *t)
 
 /* --- writing ---------------------------------------------------------------------------------------------------------------- */
 
-static int by_name(const void *a, const void *b)
-{
-    return strcmp(((const struct provenance_file *)a)->name, ((const struct provenance_file *)b)->name);
-}
-
 static enum status write_record(struct trainer *t, struct list *list, const char *dir, int64_t step)
 {
-    qsort(list->file, (size_t)list->count, sizeof *list->file, by_name);
+    provenance_sort(list->file, list->count);
     TRY(provenance_hash(list->file, list->count));
     TRY(describe_once(t));
     return provenance_write(dir,

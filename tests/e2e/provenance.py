@@ -7,6 +7,7 @@ import base64
 import hashlib
 import json
 import os
+import pathlib
 import shutil
 import subprocess
 import sys
@@ -14,6 +15,7 @@ import sys
 from case import TINY, main, run
 from train import TrainCase, chat
 
+SIGN = pathlib.Path(__file__).parents[2] / "packaging/sign.py"
 RECORD, SIGNATURE = "provenance.json", "provenance.json.minisig"
 
 
@@ -229,6 +231,31 @@ class Provenance(TrainCase):
         (out / "vocab.json").write_text("{}")
         self.train("out", "--max-steps", 2, "--save-steps", 1, "--sign", self.key, "--finetuning-type", "full", "--learning-rate", "1e-4")
         self.assertNotIn("vocab.json", {f["name"] for f in json.loads((out / RECORD).read_text())["files"]})
+
+    def test_a_release_is_signed_and_checked_as_a_whole(self):
+        release = self.dir / "release"
+        release.mkdir()
+        (release / "hone-1.0-linux-x86_64.tar.gz").write_bytes(b"tarball")
+        (release / "hone_1.0_amd64.deb").write_bytes(b"deb")
+
+        def tool(*args):
+            return subprocess.run([sys.executable, SIGN, release, *map(str, args)], capture_output=True, text=True, timeout=60, check=False)
+        self.assertEqual(tool("--key", self.key).returncode, 0)
+        first = (release / "SHA256SUMS.minisig").read_bytes()
+        self.assertEqual(tool("--key", self.key).returncode, 0)
+        self.assertEqual((release / "SHA256SUMS.minisig").read_bytes(), first)
+        for given in (self.public, self.public.read_text().splitlines()[1]):
+            self.assertEqual(tool("--verify", given).returncode, 0)
+        self.assertEqual(subprocess.run(["sha256sum", "-c", "--quiet", "SHA256SUMS"], cwd=release, check=False).returncode, 0)
+        self.assertIn("is not signed by this key", tool("--verify", self.other).stderr)
+        flip(release / "hone_1.0_amd64.deb", 0)
+        self.assertIn("hone_1.0_amd64.deb", tool("--verify", self.public).stderr)
+        flip(release / "hone_1.0_amd64.deb", 0)
+        (release / "evil.whl").write_bytes(b"x")
+        self.assertIn("evil.whl", tool("--verify", self.public).stderr)
+        (release / "evil.whl").unlink()
+        (release / "SHA256SUMS").write_text((release / "SHA256SUMS").read_text().replace("a", "b"))
+        self.assertIn("is not signed by this key", tool("--verify", self.public).stderr)
 
     def test_a_record_of_a_stranger_reaches_no_terminal_and_no_other_folder(self):
         self.train("out", "--max-steps", 1)

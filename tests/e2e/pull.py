@@ -3,6 +3,7 @@
 
 huggingface_hub, from the assets' Python, is asked whether the cache that hone wrote is one.
 """
+import hashlib
 import json
 import os
 import re
@@ -11,7 +12,7 @@ import subprocess
 import sys
 import time
 
-from case import ASSETS, CHAT, HONE, TINY, main
+from case import ASSETS, CHAT, HONE, TINY, main, run
 from hub import COMMIT, NAME, NEEDED, TOKEN, HubCase
 
 
@@ -40,6 +41,13 @@ class Pull(HubCase):
         self.assertIn(f"--model {NAME} ", self.ok("train", "--model", NAME, "--data", data, "--output", adapter, "--max-steps", 1))
         self.assertEqual(json.loads((adapter / "adapter_config.json").read_text())["base_model_name_or_path"], NAME)
         self.assertEqual(json.loads((adapter / "metrics.jsonl").read_text().splitlines()[0])["model"], NAME)
+        origin = json.loads((adapter / "provenance.json").read_text())["made_from"]["model"]
+        self.assertEqual((origin["name"], origin["commit"]), (NAME, COMMIT))
+        self.assertEqual({f["name"]: f["sha256"] for f in origin["files"]},
+                         {name: hashlib.sha256(self.hub.files[name]).hexdigest() for name in wanted})
+        kept = json.loads((adapter / "run.json").read_text())
+        self.assertEqual((kept["hub"], kept["made_from"]["model"]), ({"name": NAME, "commit": COMMIT}, origin))
+        self.ok("verify", adapter, "--model", NAME, "--data", data)
         self.ok("merge", "--model", NAME, "--adapter", adapter, "--output", self.dir / "merged")
         self.ok("export", "--model", NAME, "--adapter", adapter, "--output", self.dir / "a.gguf")
         self.ok("quantize", "--model", NAME, "--output", self.dir / "m.gguf", "--type", "q8_0")
@@ -94,13 +102,31 @@ class Pull(HubCase):
         out = self.dir / "models/tiny"
         report = self.pull("--output", out)
         self.assertEqual(report["path"], str(out))
-        self.assertEqual({p.name for p in out.iterdir()}, {n for n in self.hub.files if n in NEEDED})      # no locks, no links
+        wanted = {n for n in self.hub.files if n in NEEDED}
+        self.assertEqual({p.name for p in out.iterdir()}, wanted | {"provenance.json"})                    # no locks, no links
         self.assertFalse(any(p.is_symlink() for p in out.iterdir()))
         self.ok("plan", "--model", out)
         self.assertFalse(self.model.exists())
         (out / "config.json").write_bytes(b"x" * len(self.hub.files["config.json"]))    # of the right size
         self.assertEqual(self.pull("--output", out)["downloaded_bytes"], len(self.hub.files["config.json"]))
         self.ok("plan", "--model", out)
+
+    def test_a_plain_directory_says_which_commit_it_is_and_a_run_keeps_that(self):
+        out, data = self.dir / "tiny", self.write("chats.jsonl", *[CHAT] * 4)
+        self.pull("--output", out)
+        record = json.loads((out / "provenance.json").read_text())
+        self.assertEqual(record["made_from"], {"model": {"name": NAME, "commit": COMMIT}})
+        self.assertEqual({f["name"]: f["sha256"] for f in record["files"]},
+                         {name: hashlib.sha256(self.hub.files[name]).hexdigest() for name in self.hub.files if name in NEEDED})
+        self.ok("verify", out)
+        self.ok("train", "--model", out, "--data", data, "--output", self.dir / "adapter", "--max-steps", 1)
+        origin = json.loads((self.dir / "adapter/provenance.json").read_text())["made_from"]["model"]
+        self.assertEqual((origin["name"], origin["commit"]), (NAME, COMMIT))
+        (out / "chat_template.jinja").write_text("other")
+        self.fails(4, "verify", out, says=["chat_template.jinja"])
+        (out / "provenance.json").write_text("{}")                          # of somebody else
+        self.assertIn("is not of hone pull, and stays", run("pull", NAME, "--output", out).stderr)
+        self.assertEqual((out / "provenance.json").read_text(), "{}")
 
     def test_weights_in_parts_are_those_of_the_index(self):
         data = self.hub.files.pop("model.safetensors")

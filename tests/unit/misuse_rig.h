@@ -76,6 +76,7 @@ OF_OPTIONS(inspect_data, release(hone_inspect_data(o, &json), &json))
 OF_OPTIONS(options_json, release(hone_options_json(o, &json), &json))
 OF_OPTIONS(inspect_adapter, release(hone_inspect_adapter(o, &json), &json))
 OF_OPTIONS(inspect_checkpoint, release(hone_inspect_checkpoint(o, &json), &json))
+OF_OPTIONS(verify, release(hone_verify(o, &json), &json))
 OF_OPTIONS(kernels_list, release(hone_kernels_list(o, &json), &json))
 OF_OPTIONS(kernels_build, release(hone_kernels_build(o, &json), &json))
 OF_OPTIONS(merge, release(hone_merge(o, &json), &json))
@@ -152,6 +153,7 @@ static const struct named_call {
                   {"options_json", options_json, 0},
                   {"inspect_adapter", inspect_adapter, 0},
                   {"inspect_checkpoint", inspect_checkpoint, 0},
+                  {"verify", verify, 0},
                   {"kernels_list", kernels_list, 0},
                   {"kernels_build", kernels_build, 0},
                   {"merge", merge, 0},

@@ -49,9 +49,9 @@ static void arguments_of_options_are_checked(void **state)
     assert_true(!m && !t && !json);
     hone_options_destroy(o);
     hone_status (*const reports[])(const hone_options *, char **) = {
-        hone_plan,         hone_inspect_model, hone_inspect_data,  hone_inspect_adapter, hone_inspect_checkpoint,
-        hone_options_json, hone_kernels_list,  hone_kernels_build, hone_merge,           hone_quantize,
-        hone_export,       hone_bench,         hone_devices};
+        hone_plan,     hone_inspect_model, hone_inspect_data, hone_inspect_adapter, hone_inspect_checkpoint,
+        hone_verify,   hone_options_json,  hone_kernels_list, hone_kernels_build,   hone_merge,
+        hone_quantize, hone_export,        hone_bench,        hone_devices};
     for (size_t i = 0; i < COUNT(reports); i++)
         BAD("json is NULL", reports[i](options, NULL));
     assert_string_equal(hone_status_text((hone_status)99), "unknown status");

@@ -45,6 +45,35 @@ static void names_of_files_stay_below_their_directory(void **state)
         assert_false(hub_is_below(bad[i]));
 }
 
+/* Fails if a path that only looks like one of the cache gives a commit. */
+static void a_path_into_the_cache_says_its_commit(void **state)
+{
+    (void)state;
+    static const char *const bad[] = {"",
+                                      "model",
+                                      "/snapshots/" COMMIT,
+                                      "/c/models--a/snapshots/" COMMIT,
+                                      "/c/xmodels--a--b/snapshots/" COMMIT,
+                                      "/c/models--a--b/snapshots/main",
+                                      "/c/models--a--b/snapshots/" COMMIT "0",
+                                      "/c/models--a--../snapshots/" COMMIT,
+                                      "/c/models--a--b/x/snapshots/" COMMIT};
+    static const char *const good[] = {"/c/models--org--a-b/snapshots/" COMMIT, "models--org--a-b/snapshots/" COMMIT "/",
+                                       "/c/models--org--a-b/snapshots/" COMMIT "/x.gguf"};
+    struct arena arena = {0};
+    const char *name, *commit;
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        assert_ok(hub_origin(&arena, bad[i], &name, &commit));
+        assert_true(!name && !commit);
+    }
+    for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
+        assert_ok(hub_origin(&arena, good[i], &name, &commit));
+        assert_string_equal(name, "org/a-b");
+        assert_string_equal(commit, COMMIT);
+    }
+    arena_free(&arena);
+}
+
 /* Fails if another host, scheme or port counts as the one that was asked: it would get the token. */
 static void origins_are_compared_whole(void **state)
 {
@@ -258,11 +287,17 @@ static void the_numbers_are_those_of_libcurl(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(names_of_models_are_told_from_paths), cmocka_unit_test(names_of_files_stay_below_their_directory),
-        cmocka_unit_test(origins_are_compared_whole),          cmocka_unit_test(what_hone_needs_is_chosen),
-        cmocka_unit_test(what_cannot_be_used_is_said),         cmocka_unit_test(an_index_adds_its_files),
-        cmocka_unit_test(what_cannot_be_used_is_said),         cmocka_unit_test(a_large_index_takes_no_time),
-        cmocka_unit_test(every_allocation_of_a_list_may_fail), cmocka_unit_test(a_model_is_found_by_its_branch),
+        cmocka_unit_test(names_of_models_are_told_from_paths),
+        cmocka_unit_test(names_of_files_stay_below_their_directory),
+        cmocka_unit_test(a_path_into_the_cache_says_its_commit),
+        cmocka_unit_test(origins_are_compared_whole),
+        cmocka_unit_test(what_hone_needs_is_chosen),
+        cmocka_unit_test(what_cannot_be_used_is_said),
+        cmocka_unit_test(an_index_adds_its_files),
+        cmocka_unit_test(what_cannot_be_used_is_said),
+        cmocka_unit_test(a_large_index_takes_no_time),
+        cmocka_unit_test(every_allocation_of_a_list_may_fail),
+        cmocka_unit_test(a_model_is_found_by_its_branch),
 #ifdef CURLINC_CURL_H
         cmocka_unit_test(the_numbers_are_those_of_libcurl),
 #endif
