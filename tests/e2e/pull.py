@@ -181,9 +181,11 @@ class Pull(HubCase):
     def test_an_adapter_is_pulled_and_used_by_its_name(self):
         data, out = self.write("chats.jsonl", *[CHAT] * 4), self.dir / "adapter"
         self.ok("train", "--model", TINY, "--data", data, "--output", out, "--max-steps", 1, "--learning-rate", 0.01)
-        names = ("adapter_config.json", "adapter_model.safetensors")
+        names = ("adapter_config.json", "adapter_model.safetensors", "provenance.json")
         self.hub.files = {name: (out / name).read_bytes() for name in names} | {"optimizer.pt": b"x"}
-        self.assertEqual({f["name"] for f in self.pull()["files"]}, set(names))
+        report = self.pull()
+        self.assertEqual({f["name"] for f in report["files"]}, set(names))
+        self.ok("verify", report["path"], "--data", data)                   # what came with it, by the links of the cache
         losses = {json.loads(self.ok("eval", "--model", TINY, "--data", data, "--adapter", adapter, "--json"))["loss"] for adapter in (NAME, out)}
         self.assertEqual(len(losses), 1)
         self.assertNotIn(json.loads(self.ok("eval", "--model", TINY, "--data", data, "--json"))["loss"], losses)
