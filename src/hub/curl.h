@@ -6,6 +6,7 @@
 #include <stddef.h>
 
 typedef void CURL;
+typedef struct Curl_URL CURLU;
 struct curl_slist;
 
 /* NUMBER(name, value) */
@@ -47,6 +48,17 @@ struct curl_slist;
     NUMBER(CURLOPT_XFERINFOFUNCTION, 20219)                                                                                      \
     NUMBER(CURLINFO_RESPONSE_CODE, 0x200002)                                                                                     \
     NUMBER(CURLINFO_REDIRECT_URL, 0x10001f)                                                                                      \
+    NUMBER(CURLUE_OK, 0)                                                                                                         \
+    NUMBER(CURLUE_OUT_OF_MEMORY, 7)                                                                                              \
+    NUMBER(CURLUPART_URL, 0)                                                                                                     \
+    NUMBER(CURLUPART_SCHEME, 1)                                                                                                  \
+    NUMBER(CURLUPART_USER, 2)                                                                                                    \
+    NUMBER(CURLUPART_PASSWORD, 3)                                                                                                \
+    NUMBER(CURLUPART_HOST, 5)                                                                                                    \
+    NUMBER(CURLUPART_PORT, 6)                                                                                                    \
+    NUMBER(CURLUPART_ZONEID, 10)                                                                                                 \
+    NUMBER(CURLU_DEFAULT_PORT, 1)                                                                                                \
+    NUMBER(CURLU_NON_SUPPORT_SCHEME, 8)                                                                                          \
     NUMBER(CURL_ERROR_SIZE, 256)
 
 #ifndef CURLINC_CURL_H /* libcurl's own header has them already */
@@ -67,7 +79,19 @@ enum {
     SYMBOL(int, curl_easy_getinfo, (CURL *, int info, ...))                                                                      \
     SYMBOL(const char *, curl_easy_strerror, (int code))                                                                         \
     SYMBOL(void, curl_easy_cleanup, (CURL *))                                                                                    \
+    SYMBOL(CURLU *, curl_url, (void))                                                                                            \
+    SYMBOL(int, curl_url_set, (CURLU *, int part, const char *text, unsigned flags))                                             \
+    SYMBOL(int, curl_url_get, (CURLU *, int part, char **text, unsigned flags))                                                  \
+    SYMBOL(void, curl_url_cleanup, (CURLU *))                                                                                    \
+    SYMBOL(void, curl_free, (void *))                                                                                            \
     SYMBOL(struct curl_slist *, curl_slist_append, (struct curl_slist *, const char *text))                                      \
     SYMBOL(void, curl_slist_free_all, (struct curl_slist *))
+
+/* Its functions, once it is open. */
+struct curl_functions {
+#define SYMBOL(result, name, arguments) result(*name) arguments;
+    CURL_SYMBOLS(SYMBOL)
+#undef SYMBOL
+};
 
 #endif

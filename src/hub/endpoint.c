@@ -31,12 +31,14 @@ static enum status read_url(struct endpoint *e)
     size_t n = strlen(url);
     while (n && url[n - 1] == '/')
         n--;
-    if (strncasecmp(url, "https://", 8) != 0 && strncasecmp(url, "http://", 7) != 0)
-        return fail(ERR_ARGUMENT, "HF_ENDPOINT is not an address that begins with https:// or http://");
-    if (strchr(url, '@')) /* what is before it can look like the host, and is a secret */
-        return fail(ERR_ARGUMENT, "HF_ENDPOINT has an '@': give it no name or password; a token goes into HF_TOKEN");
     e->url = arena_text(e->arena, url, (int64_t)n);
-    return e->url ? OK : ERR_MEMORY;
+    if (!e->url)
+        return ERR_MEMORY;
+    enum status status = http_read(e->http, e->url, &e->read);
+    if (status == ERR_FORMAT) /* the text itself, which may have a password in it, is not in the message */
+        return fail_at(ERR_ARGUMENT,
+                       "HF_ENDPOINT must be an address like https://huggingface.co, with a token in HF_TOKEN, and is ");
+    return status;
 }
 
 /* The token's text without blanks around it; it goes into a header, so it must be one word. */
@@ -78,7 +80,7 @@ static enum status read_token(struct endpoint *e)
         path = file_join(e->arena, home, "token");
     if (!e->token && path && *path)
         TRY(read_token_file(e, path));
-    if (e->token && strncasecmp(e->url, "https://", 8) != 0 && !http_is_local(e->url)) {
+    if (e->token && !url_is_encrypted(&e->read) && !url_is_local(&e->read)) {
         log_message(LOG_WARNING, "the token is not sent: HF_ENDPOINT is http://, without encryption");
         e->token = NULL;
     }
@@ -92,9 +94,9 @@ enum status endpoint_open(struct endpoint *e, struct arena *arena, const char *m
     *e = (struct endpoint){.arena = arena, .model = model, .revision = revision};
     if (is_true("HF_HUB_OFFLINE") || is_true("TRANSFORMERS_OFFLINE"))
         return fail(ERR_ARGUMENT, "%s: not downloaded, because HF_HUB_OFFLINE or TRANSFORMERS_OFFLINE is set", model);
+    TRY(http_open(&e->http, timeout > 0 ? timeout : TIMEOUT_USUAL));
     TRY(read_url(e));
-    TRY(read_token(e));
-    return http_open(&e->http, timeout > 0 ? timeout : TIMEOUT_USUAL);
+    return read_token(e);
 }
 
 void endpoint_close(struct endpoint *e)

@@ -6,13 +6,15 @@
 
 struct endpoint {
     const char *url;              /* $HF_ENDPOINT, or the hub's; no slash at its end */
+    struct url read;              /* the same, as it is asked */
     const char *token;            /* $HF_TOKEN, or the token's file; NULL: none */
     const char *model, *revision; /* for messages */
     struct http *http;
     struct arena *arena;
 };
 
-/* ERR_ARGUMENT if the environment forbids the network (HF_HUB_OFFLINE), or has an address or token that cannot be one. */
+/* ERR_ARGUMENT if the environment forbids the network (HF_HUB_OFFLINE), or has an address or token that cannot be one. Closed
+ * also after it failed. */
 enum status endpoint_open(struct endpoint *e, struct arena *arena, const char *model, const char *revision);
 void endpoint_close(struct endpoint *e);
 

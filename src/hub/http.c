@@ -11,15 +11,10 @@
 #include "base/library.h"
 #include "base/pipe_signal.h"
 #include "base/stop.h"
-#include "hub/curl.h"
 
 enum { REDIRECTS_MAX = 8, CONNECT_SECONDS = 20, PIECE_BYTES = 512 * 1024, ERROR_MAX = 1 << 20 };
 
-static struct {
-#define SYMBOL(result, name, arguments) result(*name) arguments;
-    CURL_SYMBOLS(SYMBOL)
-#undef SYMBOL
-} curl;
+static struct curl_functions curl;
 
 struct http {
     CURL *handle;
@@ -34,6 +29,13 @@ struct transfer {
     CURL *handle;
     enum status status; /* of the sink, or a request to stop */
     bool enough;        /* the text of an error, which nobody reads, is too long: its code is the answer */
+};
+
+/* Where a request goes. */
+struct place {
+    const char *text;
+    struct url url; /* the same, as it was read */
+    bool own;       /* the host that was asked first, and no other between: it may have the token */
 };
 
 static enum status load(void)
@@ -98,47 +100,10 @@ void http_close(struct http *http)
     memory_free(http);
 }
 
-/* --- addresses ---------------------------------------------------------------------------------------------------------- */
-
-static size_t origin_length(const char *url)
+enum status http_read(const struct http *http, const char *text, struct url *url)
 {
-    const char *host = strstr(url, "://");
-    return host ? (size_t)(host - url) + 3 + strcspn(host + 3, "/?#\\") : 0;
-}
-
-bool http_same_origin(const char *a, const char *b)
-{
-    size_t n = origin_length(a);
-    return n && n == origin_length(b) && strncasecmp(a, b, n) == 0;
-}
-
-bool http_is_local(const char *url)
-{
-    static const char *const hosts[] = {"http://127.0.0.1", "http://localhost", "http://[::1]"};
-    for (size_t i = 0; i < sizeof hosts / sizeof hosts[0]; i++) {
-        size_t n = strlen(hosts[i]);
-        if (!strncasecmp(url, hosts[i], n) && (!url[n] || url[n] == ':' || url[n] == '/'))
-            return true;
-    }
-    return false;
-}
-
-static bool is_encrypted(const char *url)
-{
-    return strncasecmp(url, "https://", 8) == 0;
-}
-
-/* The host for messages, without a name and password before it. */
-static void name_host(const char *url, char host[static 128])
-{
-    const char *begin = strstr(url, "://"), *at;
-    begin = begin ? begin + 3 : url;
-    size_t n = strcspn(begin, "/?#\\");
-    while ((at = memchr(begin, '@', n))) {
-        n -= (size_t)(at + 1 - begin);
-        begin = at + 1;
-    }
-    snprintf(host, 128, "%.*s", (int)(n > 127 ? 127 : n), begin);
+    (void)http; /* whoever has one has opened libcurl */
+    return url_read(url, &curl, text);
 }
 
 /* --- answers ------------------------------------------------------------------------------------------------------------ */
@@ -240,14 +205,14 @@ static enum status fail_option(const char *option, int code)
                 curl.curl_easy_strerror(code));
 }
 
-static enum status set_options(struct http *http, const char *url, const char *range, struct curl_slist *lines,
+static enum status set_options(struct http *http, const struct place *place, const char *range, struct curl_slist *lines,
                                struct transfer *t)
 {
     const char *certificates = trusted();
     curl.curl_easy_reset(http->handle);
     http->error[0] = 0;
     SET(CURLOPT_ERRORBUFFER, http->error);
-    SET(CURLOPT_URL, url);
+    SET(CURLOPT_URL, place->text);
     int code = curl.curl_easy_setopt(http->handle, CURLOPT_PROTOCOLS_STR, "http,https");
     if (code == CURLE_UNKNOWN_OPTION) /* before 7.85 */
         SET(CURLOPT_PROTOCOLS, (long)CURLPROTO_HTTP | CURLPROTO_HTTPS);
@@ -268,7 +233,7 @@ static enum status set_options(struct http *http, const char *url, const char *r
     SET(CURLOPT_XFERINFOFUNCTION, look_up);
     SET(CURLOPT_XFERINFODATA, t);
     SET(CURLOPT_NOPROGRESS, 0L);
-    if (http_is_local(url)) /* a proxy, which is another machine, would get what is not encrypted */
+    if (url_is_local(&place->url)) /* a proxy, which is another machine, would get what is not encrypted */
         SET(CURLOPT_NOPROXY, "*");
     if (certificates)
         SET(CURLOPT_CAINFO, certificates);
@@ -298,20 +263,19 @@ static enum status judge(struct http *http, int code, struct transfer *t)
     return fail(ERR_IO, "%s: %s", reply->host, reply->why);
 }
 
-static enum status ask(struct http *http, const char *url, bool with_token, const struct http_request *request,
-                       struct http_reply *reply)
+static enum status ask(struct http *http, const struct place *place, const struct http_request *request, struct http_reply *reply)
 {
     struct transfer t = {.request = request, .reply = reply, .handle = http->handle};
     struct curl_slist *lines = NULL;
     char range[32];
     snprintf(range, sizeof range, "%lld-", (long long)request->from);
     enum status status = add_line(&lines, "Accept-Encoding: ", "identity");
-    if (status == OK && with_token)
+    if (status == OK && place->own && request->token)
         status = add_line(&lines, "Authorization: Bearer ", request->token);
     if (status == OK) {
         reply->code = 0;
-        name_host(url, reply->host);
-        status = set_options(http, url, request->from ? range : NULL, lines, &t);
+        url_name(&place->url, reply->host);
+        status = set_options(http, place, request->from ? range : NULL, lines, &t);
     }
     if (status == OK) {
         struct pipe_signal pipe;
@@ -325,25 +289,36 @@ static enum status ask(struct http *http, const char *url, bool with_token, cons
     return status;
 }
 
+/* Goes on to the address that libcurl made of a redirect. */
+static enum status go_on(struct place *place, const char *next, struct arena *arena)
+{
+    struct url from = place->url;
+    TRY(url_read(&place->url, &curl, next));
+    if (url_is_encrypted(&from) && !url_is_encrypted(&place->url))
+        return fail(ERR_FORMAT, "an address without encryption");
+    place->own = place->own && url_same_origin(&from, &place->url);
+    place->text = arena_text(arena, next, (int64_t)strlen(next)); /* libcurl's own text ends with the next request */
+    return place->text ? OK : ERR_MEMORY;
+}
+
 static enum status follow(struct http *http, const struct http_request *request, struct http_reply *reply, struct arena *arena)
 {
-    const char *url = request->url;
+    struct place place = {.text = request->url, .own = true};
+    TRY(url_read(&place.url, &curl, request->url));
     for (int i = 0; i <= REDIRECTS_MAX; i++) {
         const char *next = NULL;
-        TRY(ask(http, url, request->token && http_same_origin(url, request->url), request, reply));
+        TRY(ask(http, &place, request, reply));
         curl.curl_easy_getinfo(http->handle, CURLINFO_REDIRECT_URL, &next);
         if (reply->code < 300 || reply->code > 399 || !next)
             return OK;
-        if (is_encrypted(url) && !is_encrypted(next)) {
-            reply->refused = true;
-            return fail(ERR_IO, "%s sends on to an address without encryption: refused", reply->host);
-        }
-        url = arena_text(arena, next, (int64_t)strlen(next)); /* libcurl's own text ends with the next request */
-        if (!url)
-            return ERR_MEMORY;
+        enum status status = go_on(&place, next, arena);
+        reply->refused = status == ERR_FORMAT;
+        if (reply->refused)
+            return fail_at(ERR_IO, "%s: its redirect is refused: it leads to ", reply->host);
+        TRY(status);
     }
     reply->refused = true;
-    return fail(ERR_IO, "%s: more than %d redirects", reply->host, REDIRECTS_MAX);
+    return fail(ERR_IO, "%s: more than %d redirects: refused", reply->host, REDIRECTS_MAX);
 }
 
 enum status http_get(struct http *http, const struct http_request *request, struct http_reply *reply)

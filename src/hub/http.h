@@ -1,23 +1,25 @@
 /* HTTP by libcurl, which is opened at run time: only `hone pull` needs it. One request at a time.
  *
  * Redirects are followed here and not by libcurl, so that one place decides who gets the token: the host that was asked, and no
- * other. Messages never have a token in them, nor the part of an address after its path, where signatures are.
+ * other, nor that one again after another. Messages never have a token in them, nor the part of an address after its path, where
+ * signatures are.
  */
 #ifndef HUB_HTTP_H
 #define HUB_HTTP_H
 
 #include "base/memory.h"
+#include "hub/url.h"
 
 struct http;
 
 struct http_reply {
-    long code;                /* of the last answer; 0: there was none */
-    int64_t from;             /* where the bytes of a 206 begin */
-    int64_t received;         /* bytes of its body so far; 0 when the sink gets the first of them */
-    double retry_after;       /* seconds that the server asks to wait; 0: it does not ask */
-    char cause[64];           /* the hub's word for an error: "GatedRepo" */
-    bool broken, refused;     /* no answer, or not all of it: another try may help; the server's certificate is not accepted */
-    char host[128], why[256]; /* the last host that was asked, and libcurl's words for what broke */
+    long code;            /* of the last answer; 0: there was none */
+    int64_t from;         /* where the bytes of a 206 begin */
+    int64_t received;     /* bytes of its body so far; 0 when the sink gets the first of them */
+    double retry_after;   /* seconds that the server asks to wait; 0: it does not ask */
+    char cause[64];       /* the hub's word for an error: "GatedRepo" */
+    bool broken, refused; /* no answer, or not all of it: another try may help; its certificate or redirect is not accepted */
+    char host[URL_HOST], why[256]; /* the last host that was asked, and libcurl's words for what broke */
 };
 
 /* Gets the body of a 200 or 206 in pieces; what it returns ends the request. */
@@ -38,10 +40,7 @@ void http_close(struct http *http); /* NULL is fine */
 /* OK with any answer of the server, also an error's code. ERR_IO: `broken` or `refused`. */
 enum status http_get(struct http *http, const struct http_request *request, struct http_reply *reply);
 
-/* Whether an address is one of this machine, which is asked without encryption and without a proxy. */
-bool http_is_local(const char *url);
-
-/* Whether two addresses have the same scheme, host and port. */
-bool http_same_origin(const char *a, const char *b);
+/* An address as the requests will read it (hub/url.h). */
+enum status http_read(const struct http *http, const char *text, struct url *url);
 
 #endif

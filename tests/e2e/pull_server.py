@@ -222,13 +222,13 @@ class Server(HubCase):
     def test_an_encrypted_server_does_not_send_on_to_one_that_is_not(self):
         hub, certificate = self.certified()
         os.environ["SSL_CERT_FILE"] = str(certificate)
-        for elsewhere in (self.hub.cdn_url, "ftp://127.0.0.1", "file:///etc/passwd"):
+        for elsewhere, words in ((self.hub.cdn_url, "without encryption"), ("ftp://127.0.0.1", "https://"), ("file:///etc/passwd", "https://")):
             hub.cdn_url = elsewhere
-            self.fails(3, "pull", NAME, says=["127.0.0.1", "without encryption"])
+            self.fails(3, "pull", NAME, says=["127.0.0.1", "redirect is refused", words])
         self.assertFalse(self.hub.requests)
         os.environ["HF_ENDPOINT"] = self.hub.url
         self.hub.cdn_url = "ftp://127.0.0.1"
-        self.fails(3, "pull", NAME, says=["127.0.0.1", "ftp"])
+        self.fails(3, "pull", NAME, says=["127.0.0.1", "redirect is refused"])
 
     def test_an_endpoint_with_a_name_or_password_is_refused_and_not_printed(self):
         port = self.hub.url.rsplit(":", 1)[1]
@@ -316,6 +316,15 @@ class Server(HubCase):
         self.fails(3, "pull", NAME, says=["redirects"])
         self.hub.fault = lambda handler, kind, name: handler.answer(302, Location="file:///etc/passwd") or True
         self.fails(3, "pull", NAME)
+
+    def test_a_redirect_that_names_the_hub_before_another_host_is_refused(self):
+        os.environ["HF_TOKEN"] = TOKEN
+        with Hub(self.hub.files) as other:
+            names = self.hub.url[7:], other.cdn_url[7:]
+            for text in ("http://{}\\@{}", "http://{}@{}", "//{}\\@{}"):
+                self.hub.fault = lambda handler, kind, name: kind == "cdn" and (handler.answer(302, Location=text.format(*names) + "/x") or True)
+                self.fails(3, "pull", NAME, says=["redirect is refused", "user name or password"])
+            self.assertFalse(other.requests)
 
     def test_signatures_are_not_in_messages(self):
         self.hub.fault = lambda handler, kind, name: kind == "cdn" and (handler.answer(403) or True)
