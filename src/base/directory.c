@@ -14,6 +14,7 @@
 
 #include "base/file.h"
 #include "base/log.h"
+#include "base/number.h"
 
 /* A copy without slashes at the end: they would follow a link to its target, and turn a name beside the path into one inside it.
  */
@@ -56,6 +57,33 @@ static enum status make(const char *path, mode_t mode, bool must_be_new)
     }
     if (status == OK)
         status = make_one(copy, mode, must_be_new);
+    memory_free(copy);
+    return status;
+}
+
+static enum status make_no_link(const char *path)
+{
+    struct stat st;
+    TRY(make_one(path, 0777, false));
+    if (lstat(path, &st) != 0)
+        return file_fail(path, "make the directory");
+    return S_ISDIR(st.st_mode) ? OK : fail(ERR_IO, "%s: is a link, and hone does not write through it: remove it", path);
+}
+
+enum status directory_make_below(const char *root, const char *path)
+{
+    char *copy = without_slashes(path);
+    if (!copy)
+        return ERR_MEMORY;
+    enum status status = OK;
+    char *at = copy + min((int64_t)strlen(root), (int64_t)strlen(copy));
+    for (at += strspn(at, "/"); *at && status == OK; at += *at == '/') {
+        at += strcspn(at, "/");
+        char end = *at;
+        *at = 0;
+        status = make_no_link(copy);
+        *at = end;
+    }
     memory_free(copy);
     return status;
 }

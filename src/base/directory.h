@@ -14,6 +14,9 @@
 /* Makes the directory and any missing parents, which a crash then does not undo. One that exists is fine. */
 enum status directory_make(const char *path);
 
+/* The same for a directory below `root`, which exists, by names that somebody else chose: below root no link is gone through. */
+enum status directory_make_below(const char *root, const char *path);
+
 /* The same, but it must be new: where others may write, one that is there may be a link to anywhere. */
 enum status directory_make_new(const char *path);
 

@@ -170,16 +170,16 @@ enum status file_read(struct buffer *buffer, const char *path, int64_t max_bytes
     return status;
 }
 
-static enum status write_all(int fd, const char *path, const char *bytes, int64_t n)
+enum status file_write(int fd, const char *path, const void *bytes, int64_t n)
 {
-    while (n > 0) {
-        ssize_t done = write(fd, bytes, (size_t)n);
+    for (const char *at = bytes; n > 0;) {
+        ssize_t done = write(fd, at, (size_t)n);
         if (done < 0 && errno == EINTR)
             continue;
         if (done < 0)
             return file_fail(path, "write");
         headway_made();
-        bytes += done;
+        at += done;
         n -= done;
     }
     return OK;
@@ -235,7 +235,7 @@ enum status file_writer_open(struct file_writer *writer, const char *path)
 
 enum status file_writer_append(struct file_writer *writer, const void *bytes, int64_t count)
 {
-    return write_all(writer->fd, writer->part, bytes, count);
+    return file_write(writer->fd, writer->part, bytes, count);
 }
 
 enum status file_writer_commit(struct file_writer *writer)
@@ -337,7 +337,7 @@ enum status file_create(const char *path, const void *bytes, int64_t count)
     int fd;
     int64_t size;
     TRY(file_open(path, O_WRONLY | O_CREAT | O_EXCL, &fd, &size));
-    enum status status = write_all(fd, path, bytes, count);
+    enum status status = file_write(fd, path, bytes, count);
     if (close(fd) != 0 && status == OK)
         status = file_fail(path, "write");
     if (status != OK)
@@ -382,7 +382,7 @@ enum status file_append(const char *path, const void *bytes, int64_t count)
     int fd;
     int64_t size;
     TRY(file_open(path, O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW, &fd, &size));
-    enum status status = write_all(fd, path, bytes, count);
+    enum status status = file_write(fd, path, bytes, count);
     if (close(fd) != 0 && status == OK)
         status = file_fail(path, "write");
     return status;
@@ -442,6 +442,42 @@ bool file_same(const char *a, const char *b)
 {
     struct stat x, y;
     return stat(a, &x) == 0 && stat(b, &y) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
+}
+
+static void print_state(const struct stat *st, char state[static FILE_STATE])
+{
+    snprintf(state, FILE_STATE, "%llu:%llu %lld %lld.%09ld %lld.%09ld\n", (unsigned long long)st->st_dev,
+             (unsigned long long)st->st_ino, (long long)st->st_size, (long long)st->st_mtim.tv_sec, st->st_mtim.tv_nsec,
+             (long long)st->st_ctim.tv_sec, st->st_ctim.tv_nsec);
+}
+
+bool file_state(const char *path, char state[static FILE_STATE])
+{
+    struct stat st;
+    bool there = stat(path, &st) == 0;
+    if (there)
+        print_state(&st, state);
+    return there;
+}
+
+bool file_state_of(int fd, char state[static FILE_STATE])
+{
+    struct stat st;
+    bool there = fstat(fd, &st) == 0;
+    if (there)
+        print_state(&st, state);
+    return there;
+}
+
+enum status file_target(struct arena *arena, const char *path, const char **target)
+{
+    char text[PATH_MAX];
+    ssize_t n = readlink(path, text, sizeof text);
+    *target = NULL;
+    if (n <= 0 || n == (ssize_t)sizeof text)
+        return OK;
+    *target = arena_text(arena, text, (int64_t)n);
+    return *target ? OK : ERR_MEMORY;
 }
 
 bool file_exists(const char *path)

@@ -72,6 +72,9 @@ bool file_link_target(const char *path, char target[static FILE_TARGET_SIZE]);
 /* Appends to a file, which is created if missing. */
 enum status file_append(const char *path, const void *bytes, int64_t count);
 
+/* Writes to an open file; the path is for messages. */
+enum status file_write(int fd, const char *path, const void *bytes, int64_t count);
+
 /* Truncates a file to its first bytes; it must have that many. */
 enum status file_cut(const char *path, int64_t size);
 
@@ -91,6 +94,15 @@ bool file_exists(const char *path);
 bool file_is_missing(const char *path); /* not where nobody knows, as the system cannot look */
 bool file_is_directory(const char *path);
 bool file_same(const char *a, const char *b); /* both name the same existing file */
+
+/* Where a link leads, as it says, in the arena; *target is NULL if there is no link of this name. */
+enum status file_target(struct arena *arena, const char *path, const char **target);
+
+/* A text that stays the same as long as nobody writes to a file or puts another in its place: its number, size and times; the
+ * last of them no program can set. Of a link it is that of the file. False: there is none. */
+enum { FILE_STATE = 160 };
+bool file_state(const char *path, char state[static FILE_STATE]);
+bool file_state_of(int fd, char state[static FILE_STATE]);
 
 /* For what is not above: the caller closes *fd. `flags` are open's; a file that is created follows the umask. *size is -1 for a
  * pipe. */
