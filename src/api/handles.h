@@ -47,7 +47,8 @@ struct hone_trainer {
 enum status options_copy(struct hone_options **out, const struct hone_options *from);
 
 /* The options' values with the model's directory or GGUF file as model_name_or_path: where they name a model of the Hugging Face
- * hub, its place in the cache, and the name as model_id. Fails if there is no such model. New texts live as long as the options,
+ * hub, its place in the cache, and the name as model_id. Fails if there is no such model, or
+ * if a file of it in the cache is not what its checksum says. New texts live as long as the options,
  * which `values` may be those of. */
 enum status need_model(const struct hone_options *options, struct options *values);
 

@@ -5,6 +5,7 @@
 #include "api/pulled.h"
 #include "base/clock.h"
 #include "base/file.h"
+#include "hub/blob.h"
 #include "hub/cache.h"
 #include "hub/pull.h"
 
@@ -55,7 +56,12 @@ enum status need_model(const struct hone_options *options, struct options *value
     TRY(find_model(values));
     if (options->command == COMMAND_TRAIN)
         TRY(find_commit(values));
-    return check_model(values->model_name_or_path, options->command);
+    TRY(check_model(values->model_name_or_path, options->command));
+    const char *const paths[] = {values->model_name_or_path, values->adapter, values->init_adapter};
+    for (size_t i = 0; i < sizeof paths / sizeof paths[0]; i++)
+        if (paths[i])
+            TRY(blob_check_model(values->arena, paths[i]));
+    return OK;
 }
 
 /* --- pulling ------------------------------------------------------------------------------------------------------------ */
@@ -89,6 +95,7 @@ static enum status pull(const struct options *values, struct watch *watch, struc
         .revision = values->revision,
         .include = values->include,
         .output = values->output_dir,
+        .overwrite = values->overwrite_output_dir,
         .dry = values->dry_run,
         .progress = watch->call ? pass_on : NULL,
         .context = watch,

@@ -40,13 +40,21 @@ bool hub_is_below(const char *name)
         size_t n = strcspn(part, "/");
         if (!n || n > 255 || (n <= 2 && strspn(part, ".") == n))
             return false;
-        for (size_t i = 0; i < n; i++)
-            if ((unsigned char)part[i] < ' ' || part[i] == 127 || part[i] == '\\')
+        for (size_t i = 0; i < n; i++) {
+            const unsigned char c = (unsigned char)part[i];
+            if (c < ' ' || c == 127 || c == '\\' ||
+                (c == 0xc2 && (unsigned char)part[i + 1] < 0xa0)) /* the last: U+0080 to U+009F */
                 return false;
+        }
         if (!part[n])
             return true;
         part += n + 1;
     }
+}
+
+bool hub_is_hidden(const char *name)
+{
+    return name[0] == '.' || strstr(name, "/.");
 }
 
 bool hub_is_commit(const char *text)

@@ -25,6 +25,9 @@ char *hub_folder(struct arena *arena, const char *cache, const char *name);
  * characters or backslashes. */
 bool hub_is_below(const char *name);
 
+/* Whether a part of such a name begins with a dot: shells, git and editors run what files of such names say. */
+bool hub_is_hidden(const char *name);
+
 /* Whether a text is the hash of a commit. */
 bool hub_is_commit(const char *text);
 

@@ -17,7 +17,7 @@ static const char *const needed[] = {
     "merges.txt",          "vocab.txt",
     "added_tokens.json",   "special_tokens_map.json",
     "chat_template.jinja", "chat_template.json",
-    "adapter_config.json", "additional_chat_templates/tool_use.jinja",
+    "adapter_config.json", HUB_MORE_TEMPLATES,
     "provenance.json",     "provenance.json.minisig",
 };
 
@@ -51,6 +51,20 @@ static enum status read_file(struct hub_file *file, struct arena *arena, const j
     return file->name && file->hash ? OK : ERR_MEMORY;
 }
 
+/* Where each name stands. A tree of git has none twice, and the second would be written over the first. */
+static enum status map_names(struct map *names, const struct hub_listing *listing, const char *where)
+{
+    TRY(map_init(names, listing->count));
+    for (int64_t i = 0; i < listing->count; i++) {
+        const char *name = listing->files[i].name;
+        int64_t old;
+        TRY(map_put(names, name, (int64_t)strlen(name), i, &old));
+        if (old >= 0)
+            return fail(ERR_FORMAT, "%s: %.100s is there twice in the server's list: nothing was downloaded", where, name);
+    }
+    return OK;
+}
+
 static enum status read_tree(struct hub_listing *listing, struct arena *arena, const json_t *tree, const char *where)
 {
     const json_t *files = json_object_get(tree, "siblings"), *entry;
@@ -72,6 +86,10 @@ enum status listing_read(struct hub_listing *listing, struct arena *arena, const
     *listing = (struct hub_listing){0};
     TRY(json_parse(&tree, text, length, where));
     enum status status = read_tree(listing, arena, tree, where);
+    struct map names = {0};
+    if (status == OK)
+        status = map_names(&names, listing, where);
+    map_free(&names);
     json_decref(tree);
     return status;
 }
@@ -89,7 +107,7 @@ struct hub_file *listing_find(const struct hub_listing *listing, const char *nam
 static enum status matches(const char *patterns, const char *name, bool *found)
 {
     *found = false;
-    for (const char *p = patterns; *p;) {
+    for (const char *p = hub_is_hidden(name) ? "" : patterns; *p;) {
         char pattern[PATTERN_MAX];
         size_t n = strcspn(p, ",");
         if (n >= sizeof pattern)
@@ -128,7 +146,8 @@ static enum status fail_no_weights(const struct hub_listing *listing, const char
     if (include) {
         status = name_files(listing, has(listing, ".gguf") ? ".gguf" : "", &text);
         if (status == OK)
-            status = fail(ERR_ARGUMENT, "%s: no file matches --include '%.100s'; it has %s", where, include,
+            status = fail(ERR_ARGUMENT, "%s: no file matches --include '%.100s'%s; it has %s", where, include,
+                          hub_is_hidden(include) ? ", and a name with a dot at its beginning is never downloaded" : "",
                           text.data ? text.data : "no files");
     } else if (has(listing, ".gguf")) {
         status = name_files(listing, ".gguf", &text);
@@ -154,6 +173,11 @@ static bool is_top(const char *name)
     return !strchr(name, '/');
 }
 
+static bool is_weights(const char *name)
+{
+    return name_ends_with(name, ".safetensors") && !hub_is_hidden(name);
+}
+
 enum status listing_choose(struct hub_listing *listing, const char *include, const char *where)
 {
     bool weights = false, all_gguf = include;
@@ -166,7 +190,7 @@ enum status listing_choose(struct hub_listing *listing, const char *include, con
         else if (index || single || adapter)
             f->wanted = f == (index ? index : single ? single : adapter);
         else
-            f->wanted = is_top(f->name) && name_ends_with(f->name, ".safetensors");
+            f->wanted = is_top(f->name) && is_weights(f->name);
         weights |= f->wanted;
         all_gguf &= !f->wanted || name_ends_with(f->name, ".gguf");
     }
@@ -180,20 +204,23 @@ enum status listing_choose(struct hub_listing *listing, const char *include, con
     return OK;
 }
 
-static enum status mark(struct hub_listing *listing, const json_t *weights, struct map *names, const char *where)
+/* An index comes from a server too: of all files in the list it may ask for weights only. */
+static enum status mark(struct hub_listing *listing, const json_t *weights, const struct map *names, const char *where)
 {
     const char *key;
     json_t *value;
     if (!json_is_object(weights))
         return fail(ERR_FORMAT, "%s: no weight_map in it", where);
-    for (int64_t i = listing->count - 1; i >= 0; i--) /* of a name that is there twice, the first counts */
-        TRY(map_put(names, listing->files[i].name, (int64_t)strlen(listing->files[i].name), i, NULL));
     json_object_foreach((json_t *)weights, key, value)
     {
         const char *name = json_string_value(value);
         int64_t i = name ? map_get(names, name, (int64_t)json_string_length(value)) : -1;
         if (i < 0)
             return fail(ERR_FORMAT, "%s: the file of %.100s is not in the repository", where, key);
+        if (!is_weights(name))
+            return fail(ERR_FORMAT,
+                        "%s: it names %.100s, and an index may name files that end in .safetensors and do not begin with a dot",
+                        where, name);
         listing->files[i].wanted = true;
     }
     return OK;
@@ -204,7 +231,7 @@ enum status listing_add(struct hub_listing *listing, const char *text, int64_t l
     json_t *tree;
     struct map names = {0};
     TRY(json_parse(&tree, text, length, where));
-    enum status status = map_init(&names, listing->count);
+    enum status status = map_names(&names, listing, where);
     if (status == OK)
         status = mark(listing, json_object_get(tree, "weight_map"), &names, where);
     map_free(&names);

@@ -11,11 +11,13 @@
 #include "base/log.h"
 #include "base/name.h"
 #include "base/number.h"
+#include "base/part.h"
 #include "base/stop.h"
+#include "hub/blob.h"
 #include "hub/cache.h"
 #include "hub/endpoint.h"
 
-enum { LISTING_MAX = 64 << 20, PIECE_BYTES = 4 << 20, SPACE_LEFT = 64 << 20, WRONG_MAX = 2 };
+enum { LISTING_MAX = 64 << 20, PIECE_BYTES = 1 << 20, SPACE_LEFT = 64 << 20, WRONG_MAX = 2 };
 enum { SHORT_BYTES = 1 << 20, SHORT_MAX = 100 }; /* how many answers may end too soon with fewer bytes than that */
 
 struct pull {
@@ -33,9 +35,10 @@ struct pull {
 struct job {
     struct pull *pull;
     const struct hub_file *file;
-    const char *path, *part; /* its name once it is complete, and until then */
-    int64_t have;            /* bytes of the part */
-    struct sha sha;          /* of them */
+    const char *path, *part_path; /* its name once it is complete, and until then */
+    struct part part;
+    int64_t have;   /* bytes of the part */
+    struct sha sha; /* of them */
 };
 
 static enum status tell(const struct pull *p, const char *file)
@@ -86,59 +89,26 @@ static enum status read_listing(struct pull *p)
 
 /* --- one file ----------------------------------------------------------------------------------------------------------- */
 
-static void start_hash(struct job *job)
-{
-    sha_init(&job->sha, job->file->kind);
-    if (job->file->kind == SHA_1) { /* a git object has its kind and its size before its bytes */
-        char head[32];
-        int n = snprintf(head, sizeof head, "blob %lld", (long long)job->file->size);
-        sha_add(&job->sha, head, n + 1);
-    }
-}
-
-static enum status hash_file(struct job *job, const char *path)
-{
-    struct file_map map;
-    enum status status = OK;
-    TRY(file_map(&map, path));
-    for (int64_t at = 0; at < map.size && status == OK; at += PIECE_BYTES) {
-        int64_t n = min(PIECE_BYTES, map.size - at);
-        sha_add(&job->sha, map.data + at, n);
-        file_map_drop(&map, at, n);
-        status = stop_check();
-    }
-    file_unmap(&map);
-    return status;
-}
-
-static bool hash_is_right(const struct job *job)
-{
-    struct sha sha = job->sha;
-    char text[SHA_TEXT];
-    sha_end(&sha, text);
-    return !strcmp(text, job->file->hash);
-}
-
 /* Forgets what there is of the file. */
-static void start_over(struct job *job)
+static enum status start_over(struct job *job)
 {
-    file_remove(job->part);
     job->pull->done -= job->have;
     job->have = 0;
-    start_hash(job);
+    blob_begin(&job->sha, job->file->kind, job->file->size);
+    return part_empty(&job->part);
 }
 
 static enum status take_piece(void *context, const struct http_reply *reply, const char *bytes, int64_t count)
 {
     struct job *job = context;
     if (!reply->received && reply->code == 200 && job->have) /* all of it, though a part was asked for */
-        start_over(job);
+        TRY(start_over(job));
     if (!reply->received && reply->code == 206 && reply->from != job->have)
         return fail(ERR_FORMAT, "%s: %s sends other bytes than those that were asked for", job->file->name, reply->host);
     if (count > job->file->size - job->have)
         return fail(ERR_FORMAT, "%s: %s sends more than the %lld bytes that it lists", job->file->name, reply->host,
                     (long long)job->file->size);
-    TRY(file_append(job->part, bytes, count));
+    TRY(part_append(&job->part, bytes, count));
     sha_add(&job->sha, bytes, count);
     job->have += count;
     job->pull->done += count;
@@ -149,16 +119,31 @@ static enum status take_piece(void *context, const struct http_reply *reply, con
 /* What an earlier pull left of it. */
 static enum status take_up(struct job *job)
 {
-    int64_t size = file_size(job->part);
-    start_hash(job);
+    int64_t size;
+    TRY(part_open(&job->part, job->part_path, &size));
     if (size > job->file->size)
-        file_remove(job->part);
-    else if (size > 0) {
-        TRY(hash_file(job, job->part));
-        job->have = size;
-        job->pull->done += size;
+        size = 0;
+    char *piece = size ? arena_array(job->pull->arena, PIECE_BYTES, 1) : NULL;
+    if (size && !piece)
+        return ERR_MEMORY;
+    TRY(size ? OK : part_empty(&job->part));
+    blob_begin(&job->sha, job->file->kind, job->file->size);
+    for (int64_t n; job->have < size; job->have += n) {
+        n = min(PIECE_BYTES, size - job->have);
+        TRY(part_read(&job->part, job->have, piece, n));
+        sha_add(&job->sha, piece, n);
+        job->pull->done += n;
+        TRY(stop_check());
     }
     return OK;
+}
+
+/* A part of wrong bytes is not left for a later pull; the message is the one that is set. */
+static enum status give_up(struct job *job, enum status status)
+{
+    fail_at(status, "%s: twice: ", job->pull->request->name);
+    file_remove(job->part_path);
+    return status;
 }
 
 static enum status download(struct job *job)
@@ -176,8 +161,8 @@ static enum status download(struct job *job)
             status = endpoint_get(&p->endpoint, path, "", "", take_piece, job, &job->have, file->size);
         if (status != OK && status != ERR_FORMAT)
             return status;
-        if (status == OK && job->have == file->size && hash_is_right(job))
-            return file->size ? OK : file_append(job->part, "", 0);
+        if (status == OK && job->have == file->size && blob_ends(&job->sha, file->hash))
+            return OK;
         shorts += job->have - before < SHORT_BYTES;
         if (status == OK && job->have > before && job->have < file->size && shorts < SHORT_MAX)
             continue; /* the server ended too soon, but some came */
@@ -186,35 +171,57 @@ static enum status download(struct job *job)
         else if (status == OK)
             status = fail(ERR_FORMAT, "%s: the server sends fewer than the %lld bytes that it lists", file->name,
                           (long long)file->size);
-        start_over(job);
         if (++wrong == WRONG_MAX)
-            return fail_at(status, "%s: twice: ", p->request->name);
+            return give_up(job, status);
+        TRY(start_over(job));
     }
 }
 
-/* Whether the file is there. In the cache a name is a checksum; elsewhere the bytes are looked at. */
+/* Whether the file is there, and right. In the cache a name is a checksum, which is believed once it was compared. */
 static enum status is_there(struct job *job, bool *there)
 {
-    *there = file_size(job->path) == job->file->size && !file_is_directory(job->path);
-    if (!*there || !job->pull->request->output)
-        return OK;
-    start_hash(job);
-    TRY(hash_file(job, job->path));
-    *there = hash_is_right(job);
+    if (job->pull->request->output)
+        return blob_compare(job->path, job->file, there);
+    TRY(blob_check(job->pull->arena, job->path, job->file, there));
+    if (!*there && file_exists(job->path))
+        log_message(LOG_WARNING, "%s: its bytes are not those of its name, so %s is downloaded again", job->path,
+                    job->file->name);
     return OK;
+}
+
+static enum status fail_taken(const char *path)
+{
+    return fail(ERR_ARGUMENT,
+                "%s: exists, with other bytes than the model's: name another --output, or replace it with --overwrite", path);
+}
+
+/* What is in the output directory is somebody's; in the cache only a wrong blob gives way. */
+static enum status put(struct job *job)
+{
+    const struct pull_request *r = job->pull->request;
+    char state[FILE_STATE];
+    bool taken;
+    TRY(part_commit(&job->part, job->path, !r->output || r->overwrite, &taken));
+    if (taken)
+        return fail_taken(job->path);
+    TRY(part_state(&job->part, state));
+    return r->output ? OK : blob_remember(job->pull->arena, job->file->hash, state);
 }
 
 static enum status complete(struct job *job)
 {
-    bool there;
-    TRY(is_there(job, &there));
+    bool there = job->file->there;
+    if (!there)
+        TRY(is_there(job, &there));
     if (there) {
         job->pull->done += job->file->size;
         return tell(job->pull, job->file->name);
     }
-    TRY(download(job));
-    TRY(file_sync(job->part));
-    return file_rename(job->part, job->path);
+    enum status status = download(job);
+    if (status == OK)
+        status = put(job);
+    part_close(&job->part);
+    return status;
 }
 
 /* Waits until no other process downloads this file. Where the file system has no locks, the checksum is what is left. */
@@ -232,11 +239,11 @@ static enum status take_lock(struct lock *lock, const char *path, const char *na
     }
 }
 
-static enum status make_parent(struct arena *arena, const char *path)
+static enum status make_parent(const struct pull *p, const char *path)
 {
     const char *slash = strrchr(path, '/');
-    const char *dir = arena_text(arena, path, slash - path);
-    return dir ? directory_make(dir) : ERR_MEMORY;
+    const char *dir = arena_text(p->arena, path, slash - path);
+    return dir ? directory_make_below(p->folder, dir) : ERR_MEMORY;
 }
 
 static enum status name_job(struct job *job)
@@ -245,22 +252,24 @@ static enum status name_job(struct job *job)
     const struct hub_file *file = job->file;
     job->path = p->request->output ? file_join(p->arena, p->folder, file->name)
                                    : arena_format(p->arena, "%s/blobs/%s", p->folder, file->hash);
-    job->part = job->path ? arena_format(p->arena, "%s.incomplete", job->path) : NULL;
-    return job->part ? OK : ERR_MEMORY;
+    if (job->path) /* in somebody's directory a file may have a name like the shorter one */
+        job->part_path = p->request->output ? arena_format(p->arena, "%s.%.16s.incomplete", job->path, file->hash)
+                                            : arena_format(p->arena, "%s.incomplete", job->path);
+    return job->part_path ? OK : ERR_MEMORY;
 }
 
 static enum status get_file(struct pull *p, const struct hub_file *file)
 {
-    struct job job = {.pull = p, .file = file};
+    struct job job = {.pull = p, .file = file, .part = {.fd = -1}};
     struct lock lock = {-1};
     TRY(name_job(&job));
-    TRY(make_parent(p->arena, job.path));
+    TRY(make_parent(p, job.path));
     const char *lock_path = arena_format(p->arena, "%s/%s.lock", p->locks, file->hash);
     if (!lock_path)
         return ERR_MEMORY;
     TRY(take_lock(&lock, lock_path, file->name));
     enum status status = complete(&job);
-    if (p->request->output)
+    if (p->request->output && file_size(lock_path) == 0) /* a larger one is somebody's */
         file_remove(lock_path);
     lock_release(&lock);
     return status;
@@ -293,6 +302,23 @@ static bool is_own_name(const char *name)
     return name_ends_with(name, ".incomplete") || (digits >= 40 && !strcmp(name + digits, ".lock"));
 }
 
+/* Before anything is written: what is in the output directory already, and what is in the way there. */
+static enum status look_at_output(struct pull *p)
+{
+    const struct hub_listing *listing = &p->result->listing;
+    for (int64_t i = 0; i < listing->count; i++) {
+        struct hub_file *file = &listing->files[i];
+        struct job job = {.pull = p, .file = file};
+        if (!file->wanted || file->there)
+            continue;
+        TRY(name_job(&job));
+        TRY(is_there(&job, &file->there));
+        if (!file->there && !p->request->overwrite && !directory_is_free(job.path))
+            return fail_taken(job.path);
+    }
+    return OK;
+}
+
 static enum status count(struct pull *p)
 {
     struct pull_result *r = p->result;
@@ -311,7 +337,7 @@ static enum status count(struct pull *p)
         if (__builtin_add_overflow(r->bytes, job.file->size, &r->bytes))
             return fail(ERR_FORMAT, "%s: sizes in the server's list that cannot be", p->request->name);
         if (file_size(job.path) != job.file->size)
-            missing += max(job.file->size - max(file_size(job.part), 0), 0);
+            missing += max(job.file->size - max(file_size(job.part_path), 0), 0);
     }
     r->missing_bytes = missing;
     if (missing && room >= 0 && missing > room - SPACE_LEFT)
@@ -339,7 +365,7 @@ static enum status publish(struct pull *p)
         const char *blob = arena_format(p->arena, "%s../../blobs/%s", up, file->hash);
         if (!path || !blob)
             return ERR_MEMORY;
-        TRY(make_parent(p->arena, path));
+        TRY(make_parent(p, path));
         TRY(file_link(blob, path));
     }
     if (hub_is_commit(p->request->revision))
@@ -347,7 +373,7 @@ static enum status publish(struct pull *p)
     const char *reference = arena_format(p->arena, "%s/refs/%s", p->folder, p->request->revision);
     if (!reference)
         return ERR_MEMORY;
-    TRY(make_parent(p->arena, reference));
+    TRY(make_parent(p, reference));
     return file_replace(reference, listing->commit, (int64_t)strlen(listing->commit));
 }
 
@@ -373,7 +399,7 @@ static enum status open_folders(struct pull *p)
     if (!p->result->path)
         return ERR_MEMORY;
     TRY(open_folder(p));
-    return r->dry ? OK : directory_make(p->locks);
+    return r->dry ? OK : directory_make_below(cache, p->locks);
 }
 
 static enum status pull_all(struct pull *p)
@@ -381,8 +407,12 @@ static enum status pull_all(struct pull *p)
     struct pull_result *r = p->result;
     TRY(read_listing(p));
     TRY(open_folders(p));
+    if (p->request->output)
+        TRY(look_at_output(p));
     if (!p->request->dry)
         TRY(get_index(p));
+    if (p->request->output)
+        TRY(look_at_output(p)); /* those of the index, too */
     TRY(count(p));
     if (p->request->dry)
         return OK;

@@ -1,8 +1,10 @@
 /* Downloading a model from the hub, into its cache or a plain directory.
  *
- * A file is downloaded beside its name, as HASH.incomplete, which a later pull goes on with; it gets its name once its size and
- * its checksum are those of the hub's list. The commit's directory of links comes after all files, and the branch's name last. So
- * whatever ends a pull, no program finds a part of a model; two pulls of one model share the work by locks.
+ * A file is downloaded beside its name, as HASH.incomplete, which a later pull goes on with (base/part.h); it gets its name once
+ * its size and its checksum are those of the hub's list. What is in an output directory already and differs is not replaced
+ * unasked, and below the model's folder no linked directory is written through. The commit's directory of links comes after all
+ * files, and the branch's name last. So whatever ends a pull, no program finds a part of a model; two pulls of one model share
+ * the work by locks.
  */
 #ifndef HUB_PULL_H
 #define HUB_PULL_H
@@ -16,6 +18,7 @@ struct pull_request {
     const char *name, *revision;
     const char *include; /* NULL: what hone needs */
     const char *output;  /* a directory; NULL: the cache */
+    bool overwrite;      /* files in it that differ are replaced */
     bool dry;            /* only says what would be downloaded: all that the list names, if an index of weights is not here yet */
     pull_progress *progress; /* may be NULL */
     void *context;

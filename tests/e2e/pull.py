@@ -107,9 +107,149 @@ class Pull(HubCase):
         self.assertFalse(any(p.is_symlink() for p in out.iterdir()))
         self.ok("plan", "--model", out)
         self.assertFalse(self.model.exists())
-        (out / "config.json").write_bytes(b"x" * len(self.hub.files["config.json"]))    # of the right size
-        self.assertEqual(self.pull("--output", out)["downloaded_bytes"], len(self.hub.files["config.json"]))
-        self.ok("plan", "--model", out)
+        self.assertEqual(self.pull("--output", out)["downloaded_bytes"], 0)
+
+    def test_what_differs_in_the_output_is_replaced_only_with_overwrite(self):
+        out, elsewhere = self.dir / "out", self.write("elsewhere", "mine")
+        out.mkdir()
+        config, mine = self.hub.files["config.json"], (out / "config.json", out / "model.safetensors")
+        shutil.copy(TINY / "tokenizer.json", out)
+        kept = (out / "tokenizer.json").stat()
+        for content in (b"mine", b"x" * len(config)):                                   # the second is of the right size
+            mine[0].write_bytes(content)
+            for more in ((), ("--dry-run",)):
+                self.fails(2, "pull", NAME, "--output", out, *more, says=[str(mine[0]), "--overwrite"])
+            self.assertEqual(mine[0].read_bytes(), content)
+        self.assertEqual({p.name for p in out.iterdir()}, {"config.json", "tokenizer.json"})
+        self.assertEqual(set(self.hub.paths("cdn")), set())                             # it is said before anything is downloaded
+        mine[1].symlink_to(elsewhere)
+        mine[0].unlink()
+        self.fails(2, "pull", NAME, "--output", out, says=[str(mine[1]), "--overwrite"])
+        mine[0].write_bytes(b"x" * len(config))
+        self.pull("--output", out, "--overwrite")
+        self.assertEqual([p.read_bytes() for p in mine], [config, self.hub.files["model.safetensors"]])
+        self.assertFalse(mine[1].is_symlink())
+        self.assertEqual(elsewhere.read_text(), "mine\n")
+        self.assertEqual((out / "tokenizer.json").stat(), kept)                         # what is right is left alone
+
+    def test_a_linked_directory_in_the_output_is_not_written_through(self):
+        out, elsewhere = self.dir / "out", self.dir / "elsewhere"
+        out.mkdir()
+        elsewhere.mkdir()
+        (out / "onnx").symlink_to(elsewhere)
+        self.fails(3, "pull", NAME, "--output", out, "--include", "onnx/*", says=[str(out / "onnx"), "is a link"])
+        self.assertFalse(list(elsewhere.iterdir()))
+        (self.dir / "way").symlink_to(elsewhere)                                        # the output itself may be one
+        self.pull("--output", self.dir / "way", "--include", "onnx/*")
+        self.assertTrue((elsewhere / "onnx/model.onnx").exists())
+
+    # --- the cache, to which others write ---------------------------------------------------------------------------------
+
+    def change(self, blob):
+        """Other bytes of the same size, and the same time."""
+        times = blob.stat()
+        content = bytearray(blob.read_bytes())
+        content[len(content) // 2] ^= 1
+        blob.chmod(0o644)
+        blob.write_bytes(content)
+        os.utime(blob, ns=(times.st_atime_ns, times.st_mtime_ns))
+        return bytes(content)
+
+    def test_a_blob_that_was_changed_is_refused_and_downloaded_again(self):
+        data = self.write("chats.jsonl", *[CHAT] * 4)
+        self.pull()
+        commands = (("plan", "--model", NAME), ("train", "--model", NAME, "--data", data, "--output", self.dir / "out", "--max-steps", 1),
+                    ("plan", "--model", self.model), ("plan", "--model", self.snapshot))
+        for name in ("model.safetensors", "config.json"):                               # by SHA-256, and by git's SHA-1
+            blob = (self.snapshot / name).resolve()
+            self.ok("plan", "--model", NAME)
+            self.change(blob)
+            for command in commands:
+                self.fails(4, *command, says=[str(self.snapshot / name), blob.name[:12], "hone pull"])
+            result = subprocess.run([HONE, "pull", NAME, "--json"], capture_output=True, text=True, check=True)
+            self.assertIn("downloaded again", result.stderr)
+            self.assertEqual(json.loads(result.stdout)["downloaded_bytes"], len(self.hub.files[name]))
+            self.assertEqual((self.snapshot / name).read_bytes(), self.hub.files[name])
+            self.ok("plan", "--model", NAME)
+
+    def test_a_blob_is_compared_with_its_name_once(self):
+        self.pull()
+        records = self.dir / "cache/hone/blobs"
+        blob = (self.snapshot / "config.json").resolve()
+        self.assertEqual({p.name for p in records.iterdir()}, {p.name for p in (self.model / "blobs").iterdir()})
+        shutil.rmtree(records)
+        self.ok("plan", "--model", NAME)
+        record = (records / blob.name).read_text()
+        self.change(blob)
+        self.fails(4, "plan", "--model", NAME)
+        st = blob.stat()                                                                # a record as hone would have written it: so the bytes are not read
+        seconds = [f"{ns // 10**9}.{ns % 10**9:09}" for ns in (st.st_mtime_ns, st.st_ctime_ns)]
+        (records / blob.name).write_text(f"{st.st_dev}:{st.st_ino} {st.st_size} {' '.join(seconds)}\n")
+        self.assertNotEqual((records / blob.name).read_text(), record)
+        self.assertNotIn("checksum", subprocess.run([HONE, "plan", "--model", NAME], capture_output=True, text=True).stderr)
+        os.environ["HONE_CACHE"] = "/proc/nowhere"                                      # nothing can be remembered there
+        self.fails(4, "plan", "--model", NAME, says=["config.json"])
+        del os.environ["HONE_CACHE"]
+
+    def test_only_what_a_run_reads_is_compared(self):
+        self.pull("--include", "*.safetensors,*.bin,*.json")
+        self.change((self.snapshot / "pytorch_model.bin").resolve())
+        self.change((self.snapshot / "consolidated.safetensors").resolve())
+        self.ok("plan", "--model", NAME)
+
+    def test_changed_blobs_of_gguf_files_and_adapters_are_refused_too(self):
+        self.ok("quantize", "--model", TINY, "--output", self.dir / "tiny-q8_0.gguf", "--type", "q8_0")
+        self.hub.files = {"tiny-q8_0.gguf": (self.dir / "tiny-q8_0.gguf").read_bytes()}
+        self.pull("--include", "*.gguf")
+        self.change((self.snapshot / "tiny-q8_0.gguf").resolve())
+        self.fails(4, "plan", "--model", NAME, says=["tiny-q8_0.gguf", "checksum"])
+        shutil.rmtree(self.model)
+        data, out = self.write("chats.jsonl", *[CHAT] * 4), self.dir / "adapter"
+        self.ok("train", "--model", TINY, "--data", data, "--output", out, "--max-steps", 1)
+        names = ("adapter_config.json", "adapter_model.safetensors")
+        self.hub.files = {name: (out / name).read_bytes() for name in names}
+        self.pull()
+        self.change((self.snapshot / names[1]).resolve())
+        self.fails(4, "eval", "--model", TINY, "--data", data, "--adapter", NAME, says=[names[1], "checksum"])
+
+    def test_linked_directories_in_the_cache_are_not_written_through(self):
+        elsewhere = self.dir / "elsewhere"
+        for place in (self.snapshot, self.snapshot.parent, self.model / "blobs", self.model / "refs", self.home / "hub/.locks" / self.model.name):
+            shutil.rmtree(self.home, ignore_errors=True)
+            elsewhere.mkdir()
+            place.parent.mkdir(parents=True)
+            place.symlink_to(elsewhere)
+            self.fails(3, "pull", NAME, says=[str(place), "is a link"])
+            self.assertFalse(list(elsewhere.iterdir()))
+            elsewhere.rmdir()
+        shutil.rmtree(self.home)
+        elsewhere.mkdir()
+        self.model.parent.mkdir(parents=True)
+        self.model.symlink_to(elsewhere)                                                # a model on another disk
+        self.pull()
+        self.ok("plan", "--model", NAME)
+
+    def test_a_planted_part_is_not_written_to(self):
+        victim = self.write("victim", "mine")
+        part = self.blob(self.large())
+        part = part.with_name(part.name + ".incomplete")
+        for plant in (lambda: part.symlink_to(victim), lambda: part.hardlink_to(victim), lambda: os.mkfifo(part), lambda: part.symlink_to("/nowhere/x")):
+            shutil.rmtree(self.home, ignore_errors=True)
+            part.parent.mkdir(parents=True)
+            plant()
+            self.pull()
+            self.assertEqual(victim.read_text(), "mine\n")
+            self.assertEqual((victim.stat().st_nlink, part.exists()), (1, False))
+            self.assertEqual((self.snapshot / "model.safetensors").read_bytes(), self.large())
+        shutil.rmtree(self.home)
+        part.mkdir(parents=True)
+        self.fails(3, "pull", NAME, says=[str(part), "remove it"])
+        if os.geteuid() == 0:                                                           # another user's, which he may still write to
+            part.rmdir()
+            part.write_bytes(self.large()[:1000])
+            os.chown(part, 12345, 12345)
+            self.pull()
+            self.assertEqual((self.snapshot / "model.safetensors").resolve().stat().st_uid, 0)
 
     def test_a_plain_directory_says_which_commit_it_is_and_a_run_keeps_that(self):
         out, data = self.dir / "tiny", self.write("chats.jsonl", *[CHAT] * 4)

@@ -36,9 +36,9 @@ static void names_of_models_are_told_from_paths(void **state)
 static void names_of_files_stay_below_their_directory(void **state)
 {
     (void)state;
-    static const char *const good[] = {"a", "a/b.json", "...", "..a/b", "a b", "ü.json"};
-    static const char *const bad[] = {"",   ".",    "..",  "../a", "a/..", "a/../b", "/a",
-                                      "a/", "a//b", "./a", "a\\b", "a\nb", "\x7f",   "\xff"};
+    static const char *const good[] = {"a", "a/b.json", "...", "..a/b", "a b", "ü.json", "\xc2\xa0"};
+    static const char *const bad[] = {"",   ".",    "..",  "../a", "a/..", "a/../b", "/a",   "a\xc2\x9b",
+                                      "a/", "a//b", "./a", "a\\b", "a\nb", "\x7f",   "\xff", "\xc2\x80"};
     for (size_t i = 0; i < sizeof good / sizeof *good; i++)
         assert_true(hub_is_below(good[i]));
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
@@ -161,6 +161,8 @@ static void what_hone_needs_is_chosen(void **state)
         {LIST(LARGE("q4.gguf") "," LARGE("x/q8.gguf") "," PLAIN("config.json")), "q4*,*q8*", "q4.gguf x/q8.gguf "},
         {LIST(PLAIN("adapter_config.json") "," LARGE("adapter_model.safetensors") "," LARGE("optimizer.pt")), NULL,
          "adapter_config.json adapter_model.safetensors "},
+        {LIST(LARGE("a.safetensors") "," LARGE(".b.safetensors")), NULL, "a.safetensors "},
+        {LIST(PLAIN("a") "," PLAIN(".bashrc") "," PLAIN("b/.c/d") "," PLAIN("b/c.d")), "*,.bashrc", "a b/c.d "},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct arena arena = {0};
@@ -186,6 +188,9 @@ static void what_cannot_be_used_is_said(void **state)
     assert_ok(read(&listing, &arena, LIST(PLAIN("README.md"))));
     assert_fails(listing_choose(&listing, NULL, "org/name"), ERR_UNSUPPORTED, "not a model");
     assert_fails(read(&listing, &arena, LIST(PLAIN("../x"))), ERR_FORMAT, "a file's name");
+    assert_fails(read(&listing, &arena, LIST(PLAIN("x") "," PLAIN("y") "," LARGE("x"))), ERR_FORMAT, "x is there twice");
+    assert_ok(read(&listing, &arena, LIST(PLAIN(".bashrc"))));
+    assert_fails(listing_choose(&listing, ".bashrc", "org/name"), ERR_ARGUMENT, "never downloaded");
     assert_fails(read(&listing, &arena, "[]"), ERR_FORMAT, "HF_ENDPOINT");
     assert_fails(read(&listing, &arena, "{\"sha\": \"main\", \"siblings\": []}"), ERR_FORMAT, "HF_ENDPOINT");
     assert_fails(read(&listing, &arena, LIST("{\"rfilename\": \"a\", \"size\": 1}")), ERR_FORMAT, "checksum");
@@ -209,6 +214,24 @@ static void an_index_adds_its_files(void **state)
     arena_free(&arena);
 }
 
+/* Fails if an index, which a server wrote, can ask for a file that is not weights. */
+static void an_index_names_weights_only(void **state)
+{
+    (void)state;
+    static const char *const bad[] = {"Makefile",           ".git/config", ".x.safetensors",
+                                      "a/.b/x.safetensors", "x.so",        "x.safetensors.so"};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        struct arena arena = {0};
+        struct hub_listing listing;
+        const char *list = arena_format(&arena, LIST("{\"rfilename\": \"%s\", \"size\": 3, \"blobId\": \"" SHA1 "\"}"), bad[i]);
+        const char *index = arena_format(&arena, "{\"weight_map\": {\"x\": \"%s\"}}", bad[i]);
+        assert_ok(read(&listing, &arena, list));
+        assert_fails(listing_add(&listing, index, (int64_t)strlen(index), "index"), ERR_FORMAT, "an index may name");
+        assert_string_equal(wanted(&listing), "");
+        arena_free(&arena);
+    }
+}
+
 /* Takes minutes if each tensor is compared with each file. */
 static void a_large_index_takes_no_time(void **state)
 {
@@ -219,14 +242,14 @@ static void a_large_index_takes_no_time(void **state)
     struct hub_listing listing;
     assert_ok(buffer_format(&text, "{\"sha\": \"" SHA1 "\", \"siblings\": ["));
     for (int i = 0; i < FILES; i++)
-        assert_ok(
-            buffer_format(&text, "%s{\"rfilename\": \"model-%d\", \"size\": 1, \"blobId\": \"" SHA1 "\"}", i ? "," : "", i));
+        assert_ok(buffer_format(&text, "%s{\"rfilename\": \"model-%d.safetensors\", \"size\": 1, \"blobId\": \"" SHA1 "\"}",
+                                i ? "," : "", i));
     assert_ok(buffer_format(&text, "]}"));
     assert_ok(read(&listing, &arena, text.data));
     text.size = 0;
-    assert_ok(buffer_format(&text, "{\"weight_map\": {\"x\": \"model-0\""));
+    assert_ok(buffer_format(&text, "{\"weight_map\": {\"x\": \"model-0.safetensors\""));
     for (int i = 0; i < TENSORS; i++)
-        assert_ok(buffer_format(&text, ", \"%d\": \"model-%d\"", i, FILES - 1));
+        assert_ok(buffer_format(&text, ", \"%d\": \"model-%d.safetensors\"", i, FILES - 1));
     assert_ok(buffer_format(&text, "}}"));
     assert_ok(listing_add(&listing, text.data, text.size, "index"));
     assert_true(listing.files[0].wanted && !listing.files[1].wanted && listing.files[FILES - 1].wanted);
@@ -320,7 +343,7 @@ int main(void)
         cmocka_unit_test(what_hone_needs_is_chosen),
         cmocka_unit_test(what_cannot_be_used_is_said),
         cmocka_unit_test(an_index_adds_its_files),
-        cmocka_unit_test(what_cannot_be_used_is_said),
+        cmocka_unit_test(an_index_names_weights_only),
         cmocka_unit_test(a_large_index_takes_no_time),
         cmocka_unit_test(every_allocation_of_a_list_may_fail),
         cmocka_unit_test(a_model_is_found_by_its_branch),
