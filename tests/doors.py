@@ -30,6 +30,7 @@ C = {
         "src/base/library.c": "dlopen library_open",        # by the policy of base/code.h; all others call it
         "src/base/library.h": "library_open",
         "src/base/codec.c": "library_open",
+        "src/base/minisign.c": "library_open",
         "src/device/cuda_api.c": "library_open",
         "src/device/opencl_gemm.c": "library_open",
         "src/device/opencl_library.c": "library_open",
@@ -37,10 +38,10 @@ C = {
         "src/hub/http.c": "library_open",
     }),
     "listen": (calls("bind|listen|accept4?"), False, {
-        "src/dist/star.c": "bind listen accept4",           # rank 0, for the other ranks
+        "src/dist/place.c": "bind listen accept4",          # rank 0, for the other ranks
     }),
     "connect": (calls("socket|socketpair|connect|sendto|sendmsg|getaddrinfo|gethostbyname|curl_easy_perform"), False, {
-        "src/dist/star.c": "socket connect getaddrinfo",    # the ranks of a run
+        "src/dist/place.c": "socket connect getaddrinfo",   # the ranks of a run
         "src/hub/http.c": "curl_easy_perform",              # hone pull
     }),
     "credential": (r'"[^"\n]*(Authorization|HF_TOKEN|HUGGING_FACE_HUB_TOKEN|HONE_SECRET)', True, {
@@ -54,6 +55,7 @@ C = {
         "src/base/code.h": "const_char_*name",
         "src/base/code.c": "const_char_*name PATH LD_LIBRARY_PATH",
         "src/base/codec.c": "HONE_SNAPPY_LIBRARY",
+        "src/base/minisign.c": "HONE_SODIUM_LIBRARY",
         "src/cli/ranks.c": "HONE_MPIRUN",
         "src/device/cuda_api.c": "CONDA_PREFIX CUDA_HOME CUDA_LAUNCH_BLOCKING CUDA_PATH HOME HONE_CUDA_LIBRARY VIRTUAL_ENV variable",    # and those of NVRTC, cuBLAS, NCCL
         "src/device/opencl_gemm.c": "HONE_CLBLAST_LIBRARY",
@@ -73,7 +75,8 @@ C = {
         "src/device/opencl_gemm.c": "HONE_CLBLAST_FROM",
         "src/dist/dist.c": "HONE_OVERLAP",
         "src/dist/launcher.c": "name",                      # numbers of ranks, MASTER_ADDR, MASTER_PORT
-        "src/dist/tcp.c": "HONE_SECRET HONE_SECRET_FILE",
+        "src/dist/tcp.c": "HONE_LISTEN HONE_SECRET HONE_SECRET_FILE",
+        "src/dist/watch.c": "HONE_LISTEN",
         "src/hub/cache.c": "variable",                      # HF_HOME, HF_HUB_CACHE, XDG_CACHE_HOME, HOME
         "src/hub/endpoint.c": "variable variables[i] HF_ENDPOINT HF_TOKEN_PATH HF_HUB_DOWNLOAD_TIMEOUT",
         "src/hub/http.c": "variables[i]",                   # files of trusted certificates

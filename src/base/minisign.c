@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/base64.h"
+#include "base/code.h"
 #include "base/file.h"
 #include "base/library.h"
 #include "base/mutex.h"
@@ -38,8 +39,8 @@ static struct {
 
 static enum status load(void)
 {
-    const char *own = getenv("HONE_SODIUM_LIBRARY"), *why = "";
-    const char *const names[] = {own && *own ? own : "libsodium.so.23", own && *own ? NULL : "libsodium.so.26", NULL};
+    const char *own = code_variable("HONE_SODIUM_LIBRARY"), *why = "";
+    const char *const names[] = {own ? own : "libsodium.so.23", own ? NULL : "libsodium.so.26", NULL};
     void *library = library_open(names, &why);
     if (!library)
         return fail(

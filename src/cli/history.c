@@ -9,7 +9,12 @@
 #include "base/file.h"
 #include "base/lock.h"
 
-enum { RUN_BYTES_MAX = 1 << 24, METRICS_BYTES_MAX = 1 << 30 /* some four million steps */, LINE_BYTES_MAX = 1 << 20, OWNER_BYTES_MAX = 512 };
+enum {
+    RUN_BYTES_MAX = 1 << 24,
+    METRICS_BYTES_MAX = 1 << 30 /* some four million steps */,
+    LINE_BYTES_MAX = 1 << 20,
+    OWNER_BYTES_MAX = 512
+};
 #define STEP_MAX (INT64_MAX / 4)
 
 const char *history_state_name(enum history_state state)

@@ -187,7 +187,7 @@ static void metrics_without_end_are_not_gone_through(void **state)
     write_text("metrics.jsonl", HEADER);
     snprintf(path, sizeof path, "%s/metrics.jsonl", dir);
     assert_int_equal(truncate(path, (off_t)1 << 40), 0);
-    assert_fails(history_open(&h, dir), ERR_LIMIT, "more than 1024 MB");
+    assert_fails(history_open(&h, dir), ERR_FORMAT, "more than the 1073741824");
 }
 
 static void every_allocation_may_fail(void **state)

@@ -201,7 +201,11 @@ static void weights_say_how_often_rows_are_taken(void **state)
 {
     (void)state;
     static int times[ROWS], next[ROWS];
-    struct data_file files[] = {{NULL, 2.5, 100}, {NULL, 1, 400}, {NULL, 1, 450}, {NULL, 0.25, 650}, {NULL, 0, 700}};
+    struct data_file files[] = {{.weight = 2.5, .end = 100},
+                                {.weight = 1, .end = 400},
+                                {.weight = 1, .end = 450},
+                                {.weight = 0.25, .end = 650},
+                                {.weight = 0, .end = 700}};
     struct data data = make_data(700);
     data.files = files;
     data.file_count = 5;
