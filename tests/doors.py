@@ -25,6 +25,8 @@ C = {
         "src/base/code.h": "code_execute",
         "src/base/process.c": "posix_spawn",                # --on-finish: /bin/sh with the words of the command line
         "src/cli/launch.c": "fork code_execute",            # --nproc: a launcher
+        "src/cli/helper.c": "fork syscall",                 # runs --on-finish for a confined run; closes what it does not need
+        "src/base/confine.c": "syscall",                    # gives up rights
     }),
     "library": (calls(r"dlm?open|dlvsym|library_open"), False, {
         "src/base/library.c": "dlopen library_open",        # by the policy of base/code.h; all others call it
@@ -47,6 +49,7 @@ C = {
     "credential": (r'"[^"\n]*(Authorization|HF_TOKEN|HUGGING_FACE_HUB_TOKEN|HONE_SECRET)', True, {
         "src/hub/http.c": "Authorization",                  # to the hub's own host
         "src/hub/endpoint.c": "HF_TOKEN HUGGING_FACE_HUB_TOKEN",
+        "src/api/confine.c": "HF_TOKEN",                    # the place of its file stays readable for hone pull
         "src/dist/star.c": "HONE_SECRET",                   # in a message
         "src/dist/tcp.c": "HONE_SECRET",                    # never sent: both sides prove that they know it
     }),
@@ -64,6 +67,7 @@ C = {
         "src/hub/http.c": "HONE_CURL_LIBRARY",
     }),
     "environment": (r'(?<!\w)(?:secure_)?getenv\s*\(\s*"?([^")]+)', True, {
+        "src/api/confine.c": "HF_TOKEN_PATH HOME LD_LIBRARY_PATH *names variable",     # places that stay readable, and caches of drivers
         "src/base/cache.c": "HOME HONE_CACHE XDG_CACHE_HOME",   # kernels in it are code: device/kernel_cache.c asks code_trust
         "src/base/clock.c": "SOURCE_DATE_EPOCH",
         "src/base/code.c": "name",

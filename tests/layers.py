@@ -63,13 +63,15 @@ OWNERS = {
     "dnnl.h": ["device/gemm_onednn.c"],
     "sys/mman.h": ["device/cpu.c"],
     "sys/ioctl.h": ["cli/terminal.c"],
-    "unistd.h": ["device/cpu.c", "cli/terminal.c", "cli/signals.c", "cli/launch.c", "dist/star.c", "dist/line.c", "dist/place.c"],
-    "signal.h": ["cli/signals.c", "cli/launch.c"],
+    "unistd.h": ["device/cpu.c", "cli/terminal.c", "cli/signals.c", "cli/launch.c", "cli/helper.c", "dist/star.c", "dist/line.c", "dist/place.c"],
+    "signal.h": ["cli/signals.c", "cli/launch.c", "cli/helper.c"],
     "pthread.h": ["cli/signals.c", "dist/watch.c"],
     "mpi.h": ["dist/plugin/mpi.c"],
     "poll.h": ["dist/line.c", "dist/place.c", "dist/star.c", "dist/watch.c"],
-    **{name: ["cli/launch.c"] for name in "sys/prctl.h sys/stat.h sys/wait.h".split()},
-    "fcntl.h": ["dist/line.c", "cli/launch.c"],
+    **{name: ["cli/launch.c"] for name in "sys/prctl.h sys/stat.h".split()},
+    "sys/wait.h": ["cli/launch.c", "cli/helper.c"],
+    "sys/syscall.h": ["cli/helper.c"],
+    "fcntl.h": ["dist/line.c", "cli/launch.c", "cli/helper.c"],
     "sys/socket.h": ["dist/line.c", "dist/place.h"],
     **{name: ["dist/line.c"] for name in "netinet/in.h netinet/tcp.h".split()},
     **{name: ["dist/place.c"] for name in "arpa/inet.h ifaddrs.h netdb.h sys/un.h".split()},
@@ -84,7 +86,7 @@ ENDS = re.compile(r"(?<!\w)(exit|_exit|_Exit|quick_exit|abort|assert|raise|__bui
 PRINTS = re.compile(r"(?<!\w)(v?f?printf|v?dprintf|f?puts|f?putc|putchar|perror)\s*\(|\b(?:stdout|stderr)\b")
 # What writes past cli/out.h's cleaning, and the files of cli that may: they print what is hone's own, or was cleaned.
 OUTS = [(re.compile(r"(?<!\w)(v?f?printf|v?dprintf|f?puts|f?putc|putchar|perror|fwrite|write|writev|psignal|psiginfo)\s*\("),
-         ("cli/out.c", "cli/signals.c", "cli/launch.c")),
+         ("cli/out.c", "cli/signals.c", "cli/launch.c", "cli/helper.c")),
         (re.compile(r"(?<!\w)(out_raw|out_paint)\s*\("), ("cli/out.c", "cli/out.h", "cli/progress.c", "cli/inspect_data.c"))]
 PAGES = re.compile(r"(?<!\w)(buffer_format|buffer_append)\s*\(\s*&?page\b")
 OPENS = re.compile(r"(?<!\w)(fopen|freopen|tmpfile)\s*\(")

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <limits.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,6 +22,19 @@ const char *code_variable(const char *name)
 {
     const char *value = getenv(name);
     return value && *value ? value : NULL;
+}
+
+const char *code_library(int index)
+{
+    static const char first[] = "HONE_", last[] = "_LIBRARY";
+    for (char **variable = environ; *variable; variable++) {
+        const char *value = strchr(*variable, '=');
+        bool named = value && value - *variable >= (ptrdiff_t)(sizeof first + sizeof last - 2) &&
+                     !strncmp(*variable, first, sizeof first - 1) && !strncmp(value - (sizeof last - 1), last, sizeof last - 1);
+        if (named && index-- == 0)
+            return value + 1;
+    }
+    return NULL;
 }
 
 const char *code_own_file(void)

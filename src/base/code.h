@@ -12,6 +12,9 @@
 /* The value of a variable that names code, or NULL if it is unset or empty. */
 const char *code_variable(const char *name);
 
+/* The values of the variables HONE_..._LIBRARY, one after the other from 0; NULL after the last. */
+const char *code_library(int index);
+
 /* Whether the file or directory at `path` may become code, as above; the message says why not. ERR_IO: it is not there. */
 enum status code_trust(const char *path);
 

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/confine.h"
 #include "base/directory.h"
 #include "base/headway.h"
 #include "base/mapped.h"
@@ -22,9 +23,34 @@
 enum { COPY_CHUNK = 256 * 1024, PIPEFS = 0x50495045, NUMBER_DIGITS = 16 };
 static const double LEASE_SECONDS = 60, LEASE_PAUSE = 0.01;
 
+/* Whether the system would let this user do it: then it was --confine that did not. */
+static bool is_permitted(const char *path)
+{
+    char folder[PATH_MAX];
+    if (access(path, F_OK) == 0)
+        return access(path, R_OK | W_OK) == 0;
+    snprintf(folder, sizeof folder, "%s", path);
+    char *slash = strrchr(folder, '/');
+    if (slash)
+        slash[slash == folder] = 0;
+    return access(slash ? folder : ".", W_OK | X_OK) == 0;
+}
+
+static const char *remedy_of(int cause, const char *path)
+{
+    if (cause != EACCES && cause != EXDEV)
+        return "";
+    if (confine_holds_files() && is_permitted(path))
+        return ": it is none of the files that the options name, which hone confines itself to; name it, or give --confine off "
+               "(docs/confinement.md)";
+    return cause == EACCES ? ": it belongs to another user, or its mode forbids it (ls -ld, chmod)" : "";
+}
+
 enum status file_fail(const char *path, const char *what)
 {
-    const char *remedy = errno == EACCES ? ": it belongs to another user, or its mode forbids it (ls -ld, chmod)" : "";
+    int cause = errno;
+    const char *remedy = remedy_of(cause, path);
+    errno = cause;
     return fail(errno == ENOMEM ? ERR_MEMORY : ERR_IO, "%s: cannot %s: %s%s", path, what, strerror(errno), remedy);
 }
 

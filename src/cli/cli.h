@@ -33,6 +33,16 @@ void cli_account(const char *name, const json_t *report, cli_say *say);
  * only if that fails. */
 hone_status cli_start_ranks(hone_options *options);
 
+/* As --confine asks: gives up what a command does not need, before it reads bytes of others. `uses` are CLI_... */
+enum {
+    CLI_STARTS_RANKS = 1, /* --nproc */
+    CLI_CACHES = 2,       /* the cache, and files that are removed at the end */
+    CLI_MAKES_OUTPUT = 4, /* --output is a directory that it writes into */
+    CLI_MAKES_PARENT = 8, /* --output gets its name once it is whole */
+    CLI_READS_CONFIG = 16 /* the file of options is what it is about */
+};
+hone_status cli_confine(hone_options *options, int uses);
+
 /* Runs the command of --on-finish, if there is one, after a run that ended with this status; returns the status. */
 hone_status cli_finish(hone_options *options, hone_status status, const hone_train_result *result);
 

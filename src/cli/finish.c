@@ -5,6 +5,7 @@
 #include "base/memory.h"
 #include "base/process.h"
 #include "cli/cli.h"
+#include "cli/helper.h"
 #include "cli/progress.h"
 #include "cli/signals.h"
 
@@ -64,7 +65,7 @@ hone_status cli_finish(hone_options *options, hone_status status, const hone_tra
     signals_stop(NULL, NULL); /* nothing can be lost any more: Ctrl-C ends the command, and this program */
     fflush(stdout);
     progress_clear();
-    if (process_shell(command, v.list, &code) != OK)
+    if ((helper_is_there() ? helper_run(v.list, &code) : process_shell(command, v.list, &code)) != OK)
         progress_say("hone: warning: --on-finish: %s", hone_error());
     else if (code)
         progress_say("hone: warning: the command of --on-finish ended with exit code %d", code);

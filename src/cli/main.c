@@ -2,8 +2,10 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/confine.h"
 #include "base/process.h"
 #include "cli/cli.h"
+#include "cli/helper.h"
 #include "cli/out.h"
 #include "cli/progress.h"
 #include "cli/signals.h"
@@ -13,29 +15,30 @@
 static const struct command {
     const char *name, *about;
     cli_command *run;
+    int uses; /* CLI_... */
 } commands[] = {
-    {"pull", NULL, cli_pull},
-    {"init", NULL, cli_init},
-    {"train", NULL, cli_train},
-    {"eval", NULL, cli_eval},
-    {"generate", NULL, cli_generate},
-    {"chat", NULL, cli_chat},
-    {"plan", NULL, cli_plan},
-    {"inspect", "model", cli_inspect_model},
-    {"inspect", "data", cli_inspect_data},
-    {"inspect", "adapter", cli_inspect_adapter},
-    {"inspect", "checkpoint", cli_inspect_checkpoint},
-    {"kernels", "list", cli_kernels_list},
-    {"kernels", "build", cli_kernels_build},
-    {"merge", NULL, cli_merge},
-    {"export", NULL, cli_export},
-    {"quantize", NULL, cli_quantize},
-    {"report", NULL, cli_report_run},
-    {"watch", NULL, cli_watch},
-    {"verify", NULL, cli_verify},
-    {"devices", NULL, cli_devices},
-    {"bench", NULL, cli_bench},
-    {"config", "convert", cli_config_convert},
+    {"pull", NULL, cli_pull, CLI_MAKES_OUTPUT},
+    {"init", NULL, cli_init, CLI_CACHES},
+    {"train", NULL, cli_train, CLI_STARTS_RANKS | CLI_CACHES | CLI_MAKES_OUTPUT},
+    {"eval", NULL, cli_eval, CLI_CACHES},
+    {"generate", NULL, cli_generate, CLI_CACHES},
+    {"chat", NULL, cli_chat, CLI_CACHES},
+    {"plan", NULL, cli_plan, CLI_CACHES},
+    {"inspect", "model", cli_inspect_model, 0},
+    {"inspect", "data", cli_inspect_data, CLI_CACHES},
+    {"inspect", "adapter", cli_inspect_adapter, 0},
+    {"inspect", "checkpoint", cli_inspect_checkpoint, 0},
+    {"kernels", "list", cli_kernels_list, 0},
+    {"kernels", "build", cli_kernels_build, CLI_MAKES_OUTPUT},
+    {"merge", NULL, cli_merge, CLI_MAKES_PARENT},
+    {"export", NULL, cli_export, CLI_MAKES_PARENT},
+    {"quantize", NULL, cli_quantize, CLI_MAKES_PARENT},
+    {"report", NULL, cli_report_run, 0},
+    {"watch", NULL, cli_watch, 0},
+    {"verify", NULL, cli_verify, 0},
+    {"devices", NULL, cli_devices, 0},
+    {"bench", NULL, cli_bench, CLI_STARTS_RANKS | CLI_CACHES},
+    {"config", "convert", cli_config_convert, CLI_READS_CONFIG},
 };
 
 static const struct command *find_command(const char *name, const char *about)
@@ -178,6 +181,22 @@ static hone_status unknown_word(const char *name, const char *word)
                              name, word, known, name, first, name);
 }
 
+/* Another tool's configuration is read with the options, so that only its name can be known before. */
+static hone_status confine_early(const char *name, const struct command *command, int argc, char **argv)
+{
+    hone_options *options = NULL;
+    hone_status status = hone_options_create(&options, name);
+    for (int i = 0; i < argc && status == HONE_OK; i++)
+        if (!strcmp(argv[i], "--confine=off") || (!strcmp(argv[i], "off") && i && !strcmp(argv[i - 1], "--confine")))
+            status = hone_options_set(options, "confine", "off");
+        else if (argv[i][0] != '-')
+            status = hone_options_set(options, "config", argv[i]);
+    if (status == HONE_OK)
+        status = cli_confine(options, command->uses);
+    hone_options_destroy(options);
+    return status;
+}
+
 static int run(const char *name, const struct command *command, int argc, char **argv)
 {
     hone_options *options = NULL;
@@ -191,6 +210,9 @@ static int run(const char *name, const struct command *command, int argc, char *
         argc--;
         argv++;
     }
+    bool early = command->uses & CLI_READS_CONFIG;
+    if (status == HONE_OK && early)
+        status = confine_early(name, command, argc, argv);
     told = hone_rank() && command->run == cli_train;
     if (status == HONE_OK)
         status = hone_options_parse(options, argc, argv);
@@ -204,9 +226,14 @@ static int run(const char *name, const struct command *command, int argc, char *
         return print_command_help(name);
     }
     verbose = status == HONE_OK && cli_flag(options, "verbose");
+    if (status == HONE_OK && command->uses & CLI_STARTS_RANKS)
+        status = cli_start_ranks(options);
+    if (status == HONE_OK && !early)
+        status = cli_confine(options, command->uses);
     if (status == HONE_OK)
         status = command->run(options);
     hone_options_destroy(options);
+    helper_end();
     return finish(status);
 }
 
@@ -231,7 +258,9 @@ int main(int argc, char **argv)
     if (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h") || !strcmp(argv[1], "help"))
         return argc > 2 ? print_command_help(argv[2]) : print_help(options_overview);
     if (!strcmp(argv[1], "--version") || !strcmp(argv[1], "version")) {
-        out_print("hone %s\n", hone_version());
+        char kept[CONFINE_TEXT];
+        confine_describe(kept);
+        out_print("hone %s\nconfines itself: %s\n", hone_version(), kept);
         return finish(HONE_OK);
     }
     if (!strcmp(argv[1], "completion") && argc > 2 && (!strcmp(argv[2], "--help") || !strcmp(argv[2], "-h"))) {

@@ -29,7 +29,7 @@ static const struct request {
     {SIGINT, "SIGINT", true},    {SIGTERM, "SIGTERM", true},  {SIGHUP, "SIGHUP", false},
     {SIGUSR1, "SIGUSR1", false}, {SIGUSR2, "SIGUSR2", false}, {SIGXCPU, "SIGXCPU", false},
 };
-enum { REQUESTS = sizeof requests / sizeof requests[0], PATH_SIZE = 4096 };
+enum { REQUESTS = sizeof requests / sizeof requests[0], PATH_SIZE = 4096, REFUSALS_MAX = 8 };
 
 static sigset_t caught;
 static const char *_Atomic first_text; /* NULL: a request ends the program, as nothing would be lost */
@@ -171,6 +171,19 @@ void signals_survive(void)
 {
     signal(SIGPIPE, SIG_IGN);
     signal(SIGXFSZ, SIG_IGN);
+}
+
+/* A few are enough: what asks once may ask again and again. */
+void signals_tell_refusal(const char *call)
+{
+    static atomic_int told;
+    if (atomic_fetch_add(&told, 1) < REFUSALS_MAX)
+        write_line(
+            progress_shown() ? PROGRESS_CLEAR : "",
+            (const char *const[]){"hone: refused: ", call,
+                                  ", a system call that this command does not need: a library asked for it, or a file that "
+                                  "is an attack (docs/confinement.md)",
+                                  NULL});
 }
 
 /* --- faults --------------------------------------------------------------------------------------------------------------- */

@@ -30,6 +30,9 @@ void signals_tell_children(void);
 /* A reader that is gone and a limit on the size of files become errors of the call that writes. */
 void signals_survive(void);
 
+/* Tells of a system call that --confine refused: safe in a handler. */
+void signals_tell_refusal(const char *call);
+
 /* Faults with a known cause are told, with what to do: a mapped file that can no longer be read (the exit code is HONE_ERR_IO),
  * and the end of a library that has no memory (base/inside.h; HONE_ERR_MEMORY). */
 void signals_name_faults(void);

@@ -447,9 +447,6 @@ hone_status cli_train(hone_options *options)
     hone_trainer_info info = {.size = sizeof info};
     hone_train_result result = {.size = sizeof result};
     bool dry = cli_flag(options, "dry_run"), shows = hone_rank() == 0; /* of many ranks, the first */
-    hone_status started = cli_start_ranks(options);
-    if (started != HONE_OK)
-        return started;
     if (!shows)
         progress_silence();
     signals_survive(); /* a reader of the progress that leaves must not end the run */

@@ -1,0 +1,305 @@
+/* hone.h: what each command keeps when the process confines itself (base/confine.h). What the options name is kept by the table
+ * of options, what is not an option's by that of commands, and what the machine has by the lists of places. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "api/handles.h"
+#include "base/cache.h"
+#include "base/code.h"
+#include "base/confine.h"
+#include "base/directory.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "device/cuda_api.h"
+#include "dist/launcher.h"
+#include "hub/cache.h"
+#include "hub/endpoint.h"
+
+/* --- what is kept ---------------------------------------------------------------------------------------------------------- */
+
+enum { COMPUTES = 1, NETWORK = 2, WRITES_BELOW = 4, WRITES_NEXT_TO = 8, WRITES_RUN = 16, HUB = 32 };
+
+/* WRITES_BELOW: into --output. WRITES_NEXT_TO: --output gets its name once it is whole, and so the folder that holds it is
+ * written to. WRITES_RUN: the folder of a run, if there is no --output. */
+static const int keeps[COMMANDS] = {
+    [COMMAND_PULL] = NETWORK | WRITES_BELOW,
+    [COMMAND_INIT] = COMPUTES | WRITES_NEXT_TO | HUB,
+    [COMMAND_TRAIN] = COMPUTES | WRITES_BELOW | HUB,
+    [COMMAND_EVAL] = COMPUTES | HUB,
+    [COMMAND_GENERATE] = COMPUTES | HUB,
+    [COMMAND_CHAT] = COMPUTES | HUB,
+    [COMMAND_PLAN] = COMPUTES | HUB,
+    [COMMAND_INSPECT] = HUB,
+    [COMMAND_KERNELS] = COMPUTES | WRITES_BELOW | HUB,
+    [COMMAND_MERGE] = WRITES_NEXT_TO | HUB,
+    [COMMAND_EXPORT] = WRITES_NEXT_TO | HUB,
+    [COMMAND_QUANTIZE] = WRITES_NEXT_TO | HUB,
+    [COMMAND_REPORT] = WRITES_NEXT_TO | WRITES_RUN,
+    [COMMAND_WATCH] = 0,
+    [COMMAND_VERIFY] = HUB,
+    [COMMAND_DEVICES] = COMPUTES,
+    [COMMAND_BENCH] = COMPUTES | HUB,
+    [COMMAND_CONFIG] = 0,
+};
+
+/* The system's own files: code, its settings, and what it says of the machine. */
+static const char *const system_places[] = {"/usr",
+                                            "/lib",
+                                            "/lib32",
+                                            "/lib64",
+                                            "/libx32",
+                                            "/opt",
+                                            "/nix/store",
+                                            "/gnu/store",
+                                            "/proc",
+                                            "/sys",
+                                            "/etc/ld.so.cache",
+                                            "/etc/ld.so.conf",
+                                            "/etc/ld.so.conf.d",
+                                            "/etc/ld.so.preload",
+                                            "/etc/alternatives",
+                                            "/etc/localtime",
+                                            "/etc/locale.alias",
+                                            "/etc/nsswitch.conf",
+                                            "/etc/passwd",
+                                            "/etc/group",
+                                            "/etc/hosts",
+                                            "/etc/host.conf",
+                                            "/etc/OpenCL",
+                                            "/etc/nvidia",
+                                            "/dev/random",
+                                            "/dev/urandom",
+                                            NULL};
+static const char *const system_devices[] = {"/dev/null", "/dev/zero", "/dev/full", "/dev/tty", NULL};
+
+/* hone pull: names of hosts, and the certificates that are trusted. */
+static const char *const network_places[] = {
+    "/etc/resolv.conf", "/etc/gai.conf",        "/etc/services",        "/etc/protocols",           "/etc/ssl",
+    "/etc/pki",         "/etc/ca-certificates", "/etc/crypto-policies", "/var/lib/ca-certificates", NULL};
+static const char *const certificates[] = {"SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", NULL};
+
+/* Folders of libraries, besides those that a HONE_..._LIBRARY is in. */
+static const char *const library_folders[] = {"CUDA_HOME",     "CUDA_PATH", "CONDA_PREFIX", "VIRTUAL_ENV", "OCL_ICD_VENDORS",
+                                              "POCL_BUILDING", NULL};
+
+/* Cards, as their drivers name them. */
+static const char *const card_devices[] = {"/dev/dri",
+                                           "/dev/kfd",
+                                           "/dev/dxg",
+                                           "/dev/nvidiactl",
+                                           "/dev/nvidia-uvm",
+                                           "/dev/nvidia-uvm-tools",
+                                           "/dev/nvidia-modeset",
+                                           "/dev/nvidia-caps",
+                                           NULL};
+enum { CARDS_MAX = 64 };
+
+/* --- options --------------------------------------------------------------------------------------------------------------- */
+
+static void allow_source(struct confine *c, const char *path)
+{
+    confine_allow(c, path, CONFINE_READ);
+    confine_allow_links(c, path);
+}
+
+/* Files of data, separated by commas, each with a weight or without. */
+static void allow_list(struct confine *c, struct arena *arena, const char *list)
+{
+    for (const char *at = list; at && *at;) {
+        size_t n = strcspn(at, ",");
+        char *path = arena_text(arena, at, (int64_t)n), *weight = path ? strrchr(path, ':') : NULL;
+        allow_source(c, path ? path : "");
+        if (weight) {
+            *weight = 0;
+            allow_source(c, path);
+        }
+        at += n + (at[n] == ',');
+    }
+}
+
+/* The folder that a file or a folder of this name is in. */
+static const char *folder_of(struct arena *arena, const char *path)
+{
+    char *folder = arena_text(arena, path, (int64_t)strlen(path));
+    for (size_t n = folder ? strlen(folder) : 0; n > 1 && folder[n - 1] == '/'; n--)
+        folder[n - 1] = 0;
+    char *slash = folder ? strrchr(folder, '/') : NULL;
+    if (slash)
+        slash[slash == folder] = 0;
+    return slash ? folder : ".";
+}
+
+static void allow_next_to(struct confine *c, struct arena *arena, const char *path)
+{
+    if (path)
+        confine_allow(c, folder_of(arena, path), CONFINE_WRITE);
+}
+
+static void allow_sources(struct confine *c, struct arena *arena, const struct options *o)
+{
+    const char *const paths[] = {o->model_name_or_path, o->adapter, o->init_adapter, o->resume,     o->run_dir,
+                                 o->sample_prompts,     o->sign,    o->gpu,          o->verify_key, o->config};
+    for (size_t i = 0; i < sizeof paths / sizeof *paths; i++)
+        if (paths[i])
+            allow_source(c, paths[i]);
+    allow_list(c, arena, o->dataset_path);
+    allow_list(c, arena, o->eval_dataset_path);
+}
+
+static void allow_results(struct confine *c, struct arena *arena, const struct options *o, int kept)
+{
+    allow_next_to(c, arena, o->html);
+    allow_next_to(c, arena, o->calibrate);
+    if (o->dry_run && o->output_dir)
+        allow_source(c, o->output_dir);
+    else if (o->output_dir && kept & WRITES_BELOW)
+        confine_allow(c, o->output_dir, CONFINE_WRITE);
+    else if (kept & WRITES_NEXT_TO && (o->output_dir || !(kept & WRITES_RUN)))
+        allow_next_to(c, arena, o->output_dir ? o->output_dir : "run.yaml");
+    else if (kept & WRITES_RUN && o->run_dir)
+        confine_allow(c, o->run_dir, CONFINE_WRITE);
+    if (o->output_dir && kept & WRITES_BELOW)
+        confine_allow_links(c, o->output_dir);
+}
+
+/* --- places of the machine -------------------------------------------------------------------------------------------------- */
+
+static void allow_all(struct confine *c, const char *const *paths, enum confine_right right)
+{
+    for (; *paths; paths++)
+        confine_allow(c, *paths, right);
+}
+
+static void allow_variables(struct confine *c, const char *const *names)
+{
+    for (; *names; names++)
+        confine_allow(c, getenv(*names), CONFINE_READ);
+}
+
+static void allow_parts(struct confine *c, struct arena *arena, const char *list)
+{
+    for (const char *at = list; at && *at;) {
+        size_t n = strcspn(at, ":;");
+        char *part = arena_text(arena, at, (int64_t)n);
+        confine_allow(c, part, CONFINE_READ);
+        at += n + (at[n] != 0);
+    }
+}
+
+/* hone's own folder has its plug-ins, and those of HONE_..._LIBRARY what the named ones need. */
+static void allow_libraries(struct confine *c, struct arena *arena)
+{
+    confine_allow(c, folder_of(arena, code_own_file()), CONFINE_READ);
+    for (int i = 0; code_library(i); i++)
+        confine_allow(c, folder_of(arena, code_library(i)), CONFINE_READ);
+    allow_variables(c, library_folders);
+    allow_parts(c, arena, getenv("LD_LIBRARY_PATH"));
+}
+
+/* A folder of a library's own, which it may have to make. */
+static void allow_own_cache(struct confine *c, struct arena *arena, const char *variable, const char *below_home)
+{
+    const char *own = getenv(variable), *home = getenv("HOME");
+    const char *path = own && *own ? own : home && *home ? file_join(arena, home, below_home) : NULL;
+    if (path && (file_is_directory(path) || directory_make(path) == OK))
+        confine_allow(c, path, CONFINE_WRITE);
+}
+
+static void allow_card(struct confine *c, struct arena *arena)
+{
+    allow_all(c, card_devices, CONFINE_DEVICE);
+    for (int i = 0; i < CARDS_MAX; i++)
+        confine_allow(c, arena_format(arena, "/dev/nvidia%d", i), CONFINE_DEVICE);
+    allow_own_cache(c, arena, "CUDA_CACHE_PATH", ".nv/ComputeCache");
+    confine_allow(c, "/dev/shm", CONFINE_WRITE);
+    confine_allow(c, "/var/run/nvidia-persistenced", CONFINE_READ);
+    c->sockets = CONFINE_LOCAL; /* to the driver's own services */
+}
+
+/* PoCL makes code by the system's linker. */
+static void allow_linker(struct confine *c, struct arena *arena)
+{
+    static const char *const loaders[] = {"/lib64/ld-linux-x86-64.so.2", "/lib/ld-linux-aarch64.so.1", NULL};
+    const char *linker;
+    c->programs = true;
+    if (code_find_program(arena, "ld", &linker) == OK)
+        confine_allow(c, linker, CONFINE_RUN);
+    allow_all(c, loaders, CONFINE_RUN);
+    allow_own_cache(c, arena, "POCL_CACHE_DIR", ".cache/pocl");
+    allow_all(c, card_devices, CONFINE_DEVICE);
+}
+
+/* A driver may have to make the card's device files, by a program of root's: so it is started before. */
+static enum status allow_device(struct confine *c, struct arena *arena, const char *device)
+{
+    int cards = 0;
+    if (!strcmp(device, "cpu"))
+        return OK;
+    if (!strncmp(device, "opencl", strlen("opencl"))) {
+        allow_linker(c, arena);
+        return OK;
+    }
+    enum status status = cuda_load_driver(&cards);
+    if (status == OK && cards)
+        allow_card(c, arena);
+    allow_all(c, card_devices, CONFINE_DEVICE); /* an OpenCL GPU */
+    return status == ERR_MEMORY ? status : OK;  /* what else is wrong is said when the device is opened */
+}
+
+static void allow_hub(struct confine *c, struct arena *arena, bool pulls)
+{
+    const char *home, *cache;
+    if (hub_home(arena, &home) != OK || hub_cache(arena, &cache) != OK)
+        return;
+    if (pulls && directory_make(cache) == OK)
+        confine_allow(c, cache, CONFINE_WRITE);
+    confine_allow(c, pulls ? home : cache, CONFINE_READ);
+}
+
+static void allow_network(struct confine *c)
+{
+    c->sockets = CONFINE_CLIENT;
+    allow_all(c, network_places, CONFINE_READ);
+    allow_variables(c, certificates);
+    confine_allow(c, getenv("HF_TOKEN_PATH"), CONFINE_READ);
+}
+
+/* --- the process ------------------------------------------------------------------------------------------------------------ */
+
+/* Ranks of one machine read each other's memory, and their launchers' libraries differ too much to name their files. */
+static enum status confine(const struct hone_options *o, struct arena *arena, void (*refused)(const char *call))
+{
+    const struct options *values = &o->values;
+    int kept = keeps[o->command];
+    struct confine c;
+    bool alone = hone_ranks() == 1;
+    confine_begin(&c, alone);
+    confine_allow(&c, "/", CONFINE_LIST);
+    allow_all(&c, system_places, CONFINE_READ);
+    allow_all(&c, system_devices, CONFINE_DEVICE);
+    allow_libraries(&c, arena);
+    confine_allow(&c, cache_directory(arena, values->cache_dir), CONFINE_WRITE);
+    confine_allow(&c, directory_for_temporary(), CONFINE_WRITE);
+    allow_sources(&c, arena, values);
+    allow_results(&c, arena, values, kept);
+    enum status status = kept & COMPUTES ? allow_device(&c, arena, values->device) : OK;
+    if (kept & (HUB | NETWORK))
+        allow_hub(&c, arena, kept & NETWORK);
+    if (kept & NETWORK)
+        allow_network(&c);
+    c.peers = !alone;
+    c.sockets = alone ? c.sockets : CONFINE_ALL_SOCKETS;
+    enum status ended = confine_end(&c, refused);
+    return status == OK ? ended : status;
+}
+
+hone_status hone_confine(const hone_options *o, void (*refused)(const char *call))
+{
+    struct arena arena = {0};
+    CHECK(handle_enter(o, HANDLE_OPTIONS, __func__));
+    if (confine_lacks())
+        log_message(LOG_INFO, "not kept back from this process: %s (docs/confinement.md)", confine_lacks());
+    enum status status = confine(o, &arena, refused);
+    arena_free(&arena);
+    return options_leave(o, status);
+}
