@@ -14,7 +14,7 @@
 #include "base/name.h"
 #include "base/number.h"
 
-enum { CHUNK = 128 * 1024 };
+enum { CHUNK = 128 * 1024, CONTENT_MAX = 8 << 20 }; /* CONTENT_MAX: bytes that every file may give */
 
 enum packing { PLAIN, GZIP, ZSTD };
 
@@ -38,6 +38,22 @@ static enum status broken(const struct unpack *u, const char *what)
 {
     return fail(ERR_FORMAT, "%s: the %s data is broken at byte %lld of the file: %s; pack it again, or unpack what can be saved",
                 u->path, u->packing == GZIP ? "gzip" : "zstd", (long long)(u->read - (u->end - u->begin)), what);
+}
+
+/* Compared with what was read so far, not with the file's size: a file may end with what costs nothing, as holes. Rows that all
+ * have the same prompt of 25 kB, and little else, were measured to pack to a 114th by gzip and to a 630th by zstd, with one of
+ * 100 kB to a 1,487th. */
+static enum status check_ratio(const struct unpack *u)
+{
+    int64_t factor = u->packing == GZIP ? UNPACK_GZIP_FACTOR : UNPACK_ZSTD_FACTOR;
+    if (u->packing == PLAIN || u->offset <= CONTENT_MAX || u->offset / factor <= u->read)
+        return OK;
+    return fail(
+        ERR_LIMIT,
+        "%s: its first %lld bytes unpack to more than %lld MB, over %lld times as much: a file like this is mostly made to "
+        "do harm. If you trust it, unpack it (%s FILE) and name what comes out: that has no such limit",
+        u->path, (long long)u->read, (long long)(u->offset >> 20), (long long)factor,
+        u->packing == GZIP ? "gzip -dk" : "zstd -d --long=31");
 }
 
 static enum status fill(struct unpack *u)
@@ -192,8 +208,14 @@ enum status unpack_read(struct unpack *u, void *bytes, int64_t max_bytes, int64_
             return broken(u, "it breaks off in the middle");
         *got += n;
         u->offset += n;
+        TRY(check_ratio(u));
     }
     return OK;
+}
+
+int64_t unpack_taken(const struct unpack *u)
+{
+    return u->read;
 }
 
 struct digest unpack_digest(const struct unpack *u)

@@ -10,6 +10,7 @@
 #include "base/number.h"
 #include "base/parallel.h"
 #include "data/check.h"
+#include "data/token_budget.h"
 
 enum { ROWS = 16, PARTS = 256, ROUND = ROWS * PARTS, BLOCK_BYTES = 4 << 20 };
 
@@ -118,11 +119,14 @@ static enum status encode_blocks(struct round *round, struct token_cache *cache,
     double start = clock_seconds(), told = start;
     TRY(resume(cache, source));
     for (;;) {
-        TRY(source_read(source, block, BLOCK_BYTES));
+        enum status status = source_read(source, block, BLOCK_BYTES);
+        cache->refused = status == ERR_LIMIT;
+        TRY(status);
         if (!block->count)
             return OK;
         token_block_clear(out);
         TRY(encode_block(round, block, out));
+        TRY(token_budget_check(cache, source, out));
         TRY(token_cache_append(cache, out, &block->next));
         tell(cache, start, &told);
     }

@@ -19,11 +19,14 @@
 #include "data/stream.h"
 
 #define ROW_BYTES_MAX ((int64_t)64 << 20) /* bytes of one row */
+/* Rows that each packed file may have, and more if it has 8 for each of its bytes: rows that differ take a bit. */
+enum { ROWS_MAX = 500000, ROWS_A_BYTE = 8 };
 enum { FILES_MAX = 4096, HASH_CHUNK = 256 * 1024, OPENING = 4096 };
 
 struct source_file {
     const char *path;
     double weight;
+    int64_t bytes; /* on disk */
     enum stream_form form;
     bool hashed;
     struct digest digest; /* if hashed */
@@ -38,6 +41,7 @@ struct source {
     int64_t file;
     struct buffer left; /* read, and not yet in a block */
     int64_t offset;     /* of left's first byte in the file's text */
+    int64_t rows;       /* of the file, handed out since it was opened */
     int64_t blank;      /* bytes passed over since the last row */
     struct hash before; /* of the text up to offset */
     struct scan scan;   /* line, array, place and last of that byte; its text is set in each read */
@@ -185,12 +189,13 @@ static enum status open_file(struct source *s, int64_t file)
     stream_close(s->open);
     s->open = NULL;
     s->file = file;
-    s->left.size = s->offset = 0;
+    s->left.size = s->offset = s->rows = 0;
     hash_init(&s->before);
     s->scan = (struct scan){.line = 1};
     if (file == s->count)
         return OK;
     TRY(stream_open(&s->open, s->files[file].path, s->columns));
+    s->files[file].bytes = file_size(s->files[file].path);
     s->files[file].form = stream_form(s->open);
     TRY(read_more(s, &s->left, OPENING));
     if (s->left.size >= 3 && !memcmp(s->left.data, mark, 3))
@@ -253,6 +258,22 @@ int source_form(const struct source *s, int64_t file)
 double source_weight(const struct source *s, int64_t file)
 {
     return s->files[file].weight;
+}
+
+int64_t source_bytes(const struct source *s)
+{
+    int64_t bytes = 0;
+    for (int64_t f = 0; f < s->count; f++)
+        bytes += s->files[f].bytes;
+    return bytes;
+}
+
+int64_t source_taken(const struct source *s)
+{
+    int64_t bytes = s->open ? stream_taken(s->open) : 0;
+    for (int64_t f = 0; f < s->file; f++)
+        bytes += s->files[f].bytes;
+    return bytes;
 }
 
 enum status source_digest(struct source *s, int64_t file, struct digest *digest)
@@ -394,6 +415,20 @@ static enum status rename_rows(const struct source *s, struct source_block *bloc
     return OK;
 }
 
+/* A row takes 36 bytes of the token cache at least, and a packed file of some kilobytes may have a thousand million of them. */
+static enum status check_rows(const struct source *s)
+{
+    const char *path = s->files[s->file].path;
+    int64_t bytes = stream_taken(s->open);
+    if (!stream_packed(s->open) || s->rows <= ROWS_MAX || s->rows / ROWS_A_BYTE <= bytes)
+        return OK;
+    return fail(
+        ERR_LIMIT,
+        "%s: more than %lld rows in %lld packed bytes: a file like this is mostly made to do harm. If you trust it, unpack "
+        "it (gzip -d or zstd -d) and name what comes out: that has no such limit",
+        path, (long long)s->rows, (long long)bytes);
+}
+
 enum status source_read(struct source *s, struct source_block *block, int64_t bytes)
 {
     block->count = 0;
@@ -401,6 +436,8 @@ enum status source_read(struct source *s, struct source_block *block, int64_t by
         TRY(fill_block(s, block, bytes > 0 ? bytes : 1));
         if (block->count) {
             s->blank = 0;
+            s->rows += block->count;
+            TRY(check_rows(s));
             block->file = s->file;
             TRY(keep_rest(s, block));
             block->next = (struct source_position){s->file, s->offset, s->scan.line, hash_end(&s->before)};

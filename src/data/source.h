@@ -56,6 +56,10 @@ int source_form(const struct source *source, int64_t file); /* what it was read 
  * rest. 1 by default; 0.5 takes half of the rows, 2 takes each twice, 2.5 each twice and half of them a third time. */
 double source_weight(const struct source *source, int64_t file);
 
+/* The bytes of all files as they are on disk, and how many of those were read so far (of Parquet, files that were begun). */
+int64_t source_bytes(const struct source *source);
+int64_t source_taken(const struct source *source);
+
 /* The digest of the file's bytes as they are on disk, read, not mapped. From then on it is an error if, read to its end, the file
  * does not have those bytes: then what was hashed is not what was read. */
 enum status source_digest(struct source *source, int64_t file, struct digest *digest);
@@ -67,7 +71,7 @@ enum status source_seek(struct source *source, const struct source_position *pos
 
 /* The next block: about `bytes` of text in whole rows, at least one row, of any length up to a fixed limit. No rows: the end.
  * Invalid JSON between the rows of an array, a truncated packed file, and a row beyond the limit are errors that begin with the
- * file and the place. */
+ * file and the place. A packed file that gives far more than it has, in bytes or in rows, is ERR_LIMIT. */
 enum status source_read(struct source *source, struct source_block *block, int64_t bytes);
 
 #endif

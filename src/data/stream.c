@@ -20,6 +20,7 @@ struct stream {
     struct unpack *file; /* NULL: Parquet */
     struct csv *csv;
     struct parquet *parquet;
+    int64_t bytes;      /* of the file */
     const char **keys;  /* of the table's columns */
     struct buffer text; /* [begin, size) was made and not yet handed out */
     int64_t begin;
@@ -140,6 +141,7 @@ enum status stream_open(struct stream **out, const char *path, const struct colu
     struct stream *s = memory_alloc((int64_t)sizeof *s);
     if (!s)
         return ERR_MEMORY;
+    s->bytes = file_size(path);
     enum status status = open_stream(s, path, columns);
     if (status == OK)
         *out = s;
@@ -196,6 +198,16 @@ enum status stream_read(struct stream *s, void *bytes, int64_t max_bytes, int64_
         }
         TRY(make_text(s));
     }
+}
+
+bool stream_packed(const struct stream *s)
+{
+    return s->file && unpack_packed(s->file);
+}
+
+int64_t stream_taken(const struct stream *s)
+{
+    return s->file ? unpack_taken(s->file) : s->bytes;
 }
 
 enum status stream_digest(const struct stream *s, struct digest *digest)

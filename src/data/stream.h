@@ -26,6 +26,11 @@ enum stream_form stream_form(const struct stream *stream);
 /* The next bytes of the text; less than `max_bytes`: the end. */
 enum status stream_read(struct stream *stream, void *bytes, int64_t max_bytes, int64_t *got);
 
+/* Whether it is packed by gzip or zstd, and how many of the file's bytes on disk were read so far; of Parquet, which is read here
+ * and there, all of them. */
+bool stream_packed(const struct stream *stream);
+int64_t stream_taken(const struct stream *stream);
+
 /* Of the file's bytes as they are on disk, once the end was read. */
 enum status stream_digest(const struct stream *stream, struct digest *digest);
 

@@ -268,7 +268,7 @@ void token_cache_close(struct token_cache *c)
 {
     if (!c->open)
         return;
-    bool keep = c->path && (c->complete || c->totals.rows + c->totals.skipped);
+    bool keep = c->path && (c->complete || (c->totals.rows + c->totals.skipped && !c->refused));
     file_unmap(&c->token_map);
     file_unmap(&c->row_map);
     if (!keep && c->dir && (!c->path || c->lock.fd >= 0))

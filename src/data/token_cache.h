@@ -80,7 +80,8 @@ struct token_cache {
     int64_t sources;               /* files of the data */
     struct lock lock;
     bool open, complete;
-    bool failed; /* its own files could not be written or read */
+    bool failed;  /* its own files could not be written or read */
+    bool refused; /* the data would give far more than it has: nothing of it is kept */
     struct token_totals totals;
     struct file_map token_map, row_map; /* once complete */
 };
@@ -115,7 +116,7 @@ enum status token_cache_skipped(const struct token_cache *cache, struct buffer *
 /* A row was found damaged: the next process that opens the cache writes it again. */
 void token_cache_spoil(const struct token_cache *cache);
 
-/* An incomplete cache stays for the next run, unless it is empty. */
+/* An incomplete cache stays for the next run, unless it is empty or the data was refused. */
 void token_cache_close(struct token_cache *cache);
 
 #endif
