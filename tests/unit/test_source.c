@@ -319,6 +319,41 @@ static void white_space_has_an_end(void **state)
     put_text("blank.jsonl", "");
 }
 
+/* Packed rows of so many, which differ or not. */
+static void put_many(const char *name, int64_t rows, bool differ)
+{
+    struct text t = {0};
+    for (int64_t r = 0; r < rows; r++)
+        assert_ok(differ ? buffer_format(&t.bytes, "{\"a\":%lld}\n", (long long)(r * 7919 % 1000))
+                         : buffer_append(&t.bytes, "{}\n", 3));
+    put_gzip(name, &t.bytes);
+    free_text(&t);
+}
+
+/* Fails without check_rows: each of them would take its place in a cache of tokens. */
+static void a_packed_file_has_no_more_rows_than_bits(void **state)
+{
+    (void)state;
+    int64_t rows;
+    put_many("many.gz", 600000, false);
+    assert_fails(read_all(at("many.gz"), &rows), ERR_LIMIT, "many.gz: more than 500");
+    assert_true(rows <= 500000);
+    assert_non_null(strstr(status_message(), "packed bytes: a file like this is mostly made to do harm"));
+    put_many("many.gz", 500000, false);
+    assert_ok(read_all(at("many.gz"), &rows));
+    assert_int_equal(rows, 500000);
+    put_many("many.gz", 600000, true);
+    assert_ok(read_all(at("many.gz"), &rows));
+    assert_int_equal(rows, 600000);
+    struct buffer plain = {0}; /* not packed, the bytes are there */
+    for (int64_t r = 0; r < 600000; r++)
+        assert_ok(buffer_append(&plain, "{}\n", 3));
+    put("many.jsonl", plain.data, plain.size);
+    buffer_free(&plain);
+    assert_ok(read_all(at("many.jsonl"), &rows));
+    assert_int_equal(rows, 600000);
+}
+
 static void directories_and_weights(void **state)
 {
     (void)state;
@@ -471,6 +506,7 @@ int main(void)
         cmocka_unit_test(files_that_are_no_data_are_named),
         cmocka_unit_test(a_row_may_be_long_but_not_endless),
         cmocka_unit_test(white_space_has_an_end),
+        cmocka_unit_test(a_packed_file_has_no_more_rows_than_bits),
         cmocka_unit_test(directories_and_weights),
         cmocka_unit_test(hashes_are_of_the_bytes_on_disk),
         cmocka_unit_test(every_allocation_may_fail),
