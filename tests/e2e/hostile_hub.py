@@ -130,7 +130,7 @@ def indexed(*names):
 # What the list has besides config.json and the weights; hone's words; options. A name that is not in WRITTEN must not be there
 # afterwards, and what lay in the folder before is as it was.
 MINE = {"Makefile": b"mine", ".bashrc": b"mine", ".git/config": b"mine", "notes": b"mine"}
-WRITTEN = {"config.json", WEIGHTS, INDEX, "part.safetensors", "Model.safetensors", "plain"}
+WRITTEN = {"config.json", "provenance.json", WEIGHTS, INDEX, "part.safetensors", "Model.safetensors", "plain"}
 LISTS = [
     ("an index names .git/config", {"files": indexed(".git/config")}, "safetensors"),
     ("an index names .bashrc", {"files": indexed(".bashrc")}, "safetensors"),
