@@ -29,11 +29,50 @@ static bool may_have(const struct curl_functions *curl, CURLU *handle, int part)
 }
 
 /* A name in other letters may look like this one, and a resolver turns it into a third. */
-static bool is_plain(const char *host)
+static bool is_plain(const struct url *url)
 {
     static const char letters[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789.-_";
+    const char *host = url->host;
     size_t n = host[0] == '[' ? 1 + strspn(host + 1, "0123456789abcdefABCDEF:.") : strspn(host, letters);
-    return n && (host[0] == '[' ? !strcmp(host + n, "]") : !host[n]);
+    return n && (host[0] == '[' ? !strcmp(host + n, "]") : !host[n]) && !url->zone[strspn(url->zone, letters)];
+}
+
+/* Four numbers up to 255, without a zero before them. */
+static bool is_quad(const char *at)
+{
+    for (int i = 0; i < 4; i++) {
+        size_t n = strspn(at, "0123456789");
+        if (!n || n > 3 || (n > 1 && *at == '0') || (n == 3 && strncmp(at, "255", 3) > 0) || at[n] != (i < 3 ? '.' : 0))
+            return false;
+        at += n + 1;
+    }
+    return true;
+}
+
+/* Whether the last part of the host is a number, which some programs take for an address and others for a name. */
+static bool ends_in_number(const char *host)
+{
+    size_t end = strlen(host), begin;
+    end -= end && host[end - 1] == '.';
+    for (begin = end; begin && host[begin - 1] != '.';)
+        begin--;
+    const char *part = host + begin;
+    bool hex = part[0] == '0' && (part[1] == 'x' || part[1] == 'X');
+    return end > begin && (hex ? 2 + strspn(part + 2, "0123456789abcdefABCDEF") : strspn(part, "0123456789")) >= end - begin;
+}
+
+/* Whether the text says what libcurl read, with no sign left out, added or decoded: other programs read it in the same way. */
+static bool is_written(const struct url *url, const char *text)
+{
+    char start[sizeof *url];
+    size_t n = strlen(url->host);
+    if (*url->zone)
+        snprintf(start, sizeof start, "%s://%.*s%%25%s]", url->scheme, (int)n - 1, url->host, url->zone);
+    else
+        snprintf(start, sizeof start, "%s://%s", url->scheme, url->host);
+    n = strlen(start);
+    return !strncasecmp(text, start, n) && (!text[n] || strchr(":/?#", text[n])) &&
+           (url->host[0] == '[' || !ends_in_number(url->host) || is_quad(url->host));
 }
 
 static enum status read_parts(struct url *url, const struct curl_functions *curl, CURLU *handle, const char *text)
@@ -51,8 +90,10 @@ static enum status read_parts(struct url *url, const struct curl_functions *curl
     TRY(take(curl, handle, CURLUPART_HOST, url->host, sizeof url->host));
     TRY(take(curl, handle, CURLUPART_ZONEID, url->zone, sizeof url->zone));
     TRY(take(curl, handle, CURLUPART_PORT, url->port, sizeof url->port));
-    if (!is_plain(url->host))
+    if (!is_plain(url))
         return fail(ERR_FORMAT, "an address whose host is not letters, digits, dots and dashes of ASCII");
+    if (!is_written(url, text))
+        return fail(ERR_FORMAT, "an address whose host can be read in several ways");
     return OK;
 }
 
@@ -81,7 +122,7 @@ bool url_is_local(const struct url *url)
 {
     static const char *const hosts[] = {"127.0.0.1", "localhost", "[::1]"};
     for (size_t i = 0; i < sizeof hosts / sizeof hosts[0] && !url_is_encrypted(url); i++)
-        if (!strcasecmp(url->host, hosts[i]))
+        if (!strcasecmp(url->host, hosts[i]) && !*url->zone) /* a zone names another way out */
             return true;
     return false;
 }

@@ -14,7 +14,8 @@ struct url {
 };
 
 /* ERR_FORMAT, with words that end a sentence, for what libcurl does not take, another scheme than http and https, a user name or
- * password, and a host that is not written in letters, digits, dots and dashes of ASCII. */
+ * password, a host that is not written in letters, digits, dots and dashes of ASCII, and one that another program might read in
+ * another way: after one slash or three, with a sign that libcurl decodes, or a number that is not four. */
 enum status url_read(struct url *url, const struct curl_functions *curl, const char *text);
 
 /* The same scheme, host and port. */

@@ -82,9 +82,10 @@ static void origins_are_compared_as_libcurl_reads_them(void **state)
     static const char *const same[] = {"https://hub.co",          "https://hub.co/",      "HTTPS://HUB.co/x?y",
                                        "https://hub.co?x",        "https://hub.co#x",     "https://hub.co:443/",
                                        "https://hub.co/\\@evil/", "https://hub.co/@evil", "https://hub.co?@evil"};
-    static const char *const other[] = {"http://hub.co/",       "https://hub.co.evil.net/", "https://hub.com/",
-                                        "https://hub.co:8443/", "http://hub.co:443/",       "https://evil.net/",
-                                        "https://hub.co./",     "https://evil/@hub.co",     "https://[::1]/hub.co"};
+    static const char *const other[] = {
+        "http://hub.co/",       "https://hub.co.evil.net/", "https://hub.com/", "https://hub.co:8443/",
+        "http://hub.co:443/",   "https://evil.net/",        "https://hub.co./", "https://evil/@hub.co",
+        "https://[::1]/hub.co", "https://127.0.0.1/",       "https://0x7g/",    "https://[fe80::1%25eth0]/"};
     static const char *const refused[] = {"https://x@hub.co/",
                                           "https://hub.co@evil.net/",
                                           "https://hub.co\\@evil.net/",
@@ -103,6 +104,15 @@ static void origins_are_compared_as_libcurl_reads_them(void **state)
                                           "https://hub co/",
                                           "https://hub%2fco/",
                                           "https://[hub.co]/",
+                                          "https:/hub.co/",
+                                          "https:///hub.co/",
+                                          "https://%68ub.co/",
+                                          "https://2130706433/",
+                                          "https://127.1/",
+                                          "https://127.0.0.1./",
+                                          "https://1.2.3.4.5/",
+                                          "https://hub.0x7f/",
+                                          "https://[fe80::1%25a\\b]/",
                                           "https://",
                                           ""};
     struct http *http;
