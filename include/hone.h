@@ -106,10 +106,10 @@ HONE_API hone_status hone_options_json(const hone_options *options, char **json)
 
 /* Confines this process to what a command with these options needs, for good: before it opens a model or data that others made,
  * and before it has other threads, for it holds for this thread and those that it makes. Files that the options do not name, the
- * programs of this machine and the network are then refused by the system (docs/confinement.md). Directories that are to be
- * written to must be there. `refused` is called with the name of a system call that was refused, inside a signal handler; it may
- * be NULL. A kernel that cannot do it all does what it can, and a message says what is missing. */
-HONE_API hone_status hone_confine(const hone_options *options, void (*refused)(const char *call));
+ * programs of this machine and the network are then refused by the system (docs/confinement.md). `refused` is called with the
+ * name of a system call that was refused, inside a signal handler; it may be NULL. Directories that the command would make are
+ * made now: "made" of the report, to be released with hone_text_destroy, lists them, the last one first. */
+HONE_API hone_status hone_confine(const hone_options *options, void (*refused)(const char *call), char **json);
 
 /* An option's value as text, "" if it has none. It belongs to the options and is valid until the next call with this key. */
 HONE_API hone_status hone_options_get(hone_options *options, const char *key, const char **value);

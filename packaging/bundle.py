@@ -79,7 +79,7 @@ def main():
     args.out.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as temporary:
         folder = stage(args.build.resolve(), pathlib.Path(temporary, "hone"))
-        version = output(folder / "bin/hone", "--version").split()[-1]
+        version = output(folder / "bin/hone", "--version").split()[1]
         for path in (tarball(folder, f"hone-{version}-linux-x86_64", args.out), wheel_of(folder, version, args.out)):
             print(f"{path}: {path.stat().st_size / 1e6:.1f} MB")
 

@@ -125,7 +125,7 @@ def main():
         (temporary / "models").mkdir()
         for model in models(args.models, temporary / "models"):
             versions = [build(args.hone.resolve(), model, args.targets, ("--dtype", args.dtype, *method), made) for method in METHODS]
-        version = output(args.hone.resolve(), "--version").split()[-1]
+        version = output(args.hone.resolve(), "--version").split()[1]
         for path in files_of(made):
             to = temporary / "root" / PLACE / path.name
             to.parent.mkdir(parents=True, exist_ok=True)

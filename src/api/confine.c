@@ -10,26 +10,37 @@
 #include "base/directory.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "base/lost.h"
 #include "device/cuda_api.h"
-#include "dist/launcher.h"
 #include "hub/cache.h"
-#include "hub/endpoint.h"
+#include "train/checkpoint.h"
 
 /* --- what is kept ---------------------------------------------------------------------------------------------------------- */
 
-enum { COMPUTES = 1, NETWORK = 2, WRITES_BELOW = 4, WRITES_NEXT_TO = 8, WRITES_RUN = 16, HUB = 32 };
+enum {
+    COMPUTES = 1,
+    NETWORK = 2,
+    WRITES_BELOW = 4,
+    WRITES_NEXT_TO = 8,
+    WRITES_RUN = 16,
+    HUB = 32,
+    TEMPORARY = 64,
+    READS_ALL = 128,
+    WRITES_HERE = 256
+};
 
 /* WRITES_BELOW: into --output. WRITES_NEXT_TO: --output gets its name once it is whole, and so the folder that holds it is
- * written to. WRITES_RUN: the folder of a run, if there is no --output. */
+ * written to. WRITES_RUN: the folder of a run, if there is no --output. READS_ALL, WRITES_HERE: another tool's configuration
+ * names files of its own, and /adapter and /save of a chat are typed later. */
 static const int keeps[COMMANDS] = {
     [COMMAND_PULL] = NETWORK | WRITES_BELOW,
-    [COMMAND_INIT] = COMPUTES | WRITES_NEXT_TO | HUB,
-    [COMMAND_TRAIN] = COMPUTES | WRITES_BELOW | HUB,
-    [COMMAND_EVAL] = COMPUTES | HUB,
-    [COMMAND_GENERATE] = COMPUTES | HUB,
-    [COMMAND_CHAT] = COMPUTES | HUB,
-    [COMMAND_PLAN] = COMPUTES | HUB,
-    [COMMAND_INSPECT] = HUB,
+    [COMMAND_INIT] = TEMPORARY | COMPUTES | WRITES_NEXT_TO | HUB,
+    [COMMAND_TRAIN] = TEMPORARY | COMPUTES | WRITES_BELOW | HUB,
+    [COMMAND_EVAL] = TEMPORARY | COMPUTES | HUB,
+    [COMMAND_GENERATE] = TEMPORARY | COMPUTES | HUB,
+    [COMMAND_CHAT] = TEMPORARY | COMPUTES | HUB | READS_ALL | WRITES_HERE,
+    [COMMAND_PLAN] = TEMPORARY | COMPUTES | HUB,
+    [COMMAND_INSPECT] = TEMPORARY | HUB,
     [COMMAND_KERNELS] = COMPUTES | WRITES_BELOW | HUB,
     [COMMAND_MERGE] = WRITES_NEXT_TO | HUB,
     [COMMAND_EXPORT] = WRITES_NEXT_TO | HUB,
@@ -38,8 +49,8 @@ static const int keeps[COMMANDS] = {
     [COMMAND_WATCH] = 0,
     [COMMAND_VERIFY] = HUB,
     [COMMAND_DEVICES] = COMPUTES,
-    [COMMAND_BENCH] = COMPUTES | HUB,
-    [COMMAND_CONFIG] = 0,
+    [COMMAND_BENCH] = TEMPORARY | COMPUTES | HUB,
+    [COMMAND_CONFIG] = READS_ALL,
 };
 
 /* The system's own files: code, its settings, and what it says of the machine. */
@@ -135,6 +146,17 @@ static void allow_next_to(struct confine *c, struct arena *arena, const char *pa
         confine_allow(c, folder_of(arena, path), CONFINE_WRITE);
 }
 
+/* A model's or an adapter's folder in the cache may be a link to another disk, and so may its snapshot. */
+static void allow_named(struct confine *c, struct arena *arena, const char *name, enum confine_right right)
+{
+    const char *cache, *path = NULL;
+    if (!name || file_exists(name) || !hub_is_name(name) || hub_cache(arena, &cache) != OK)
+        return;
+    confine_allow(c, hub_folder(arena, cache, name), right);
+    if (hub_find(arena, name, "main", &path) == OK && path)
+        allow_source(c, path);
+}
+
 static void allow_sources(struct confine *c, struct arena *arena, const struct options *o)
 {
     const char *const paths[] = {o->model_name_or_path, o->adapter, o->init_adapter, o->resume,     o->run_dir,
@@ -144,6 +166,44 @@ static void allow_sources(struct confine *c, struct arena *arena, const struct o
             allow_source(c, paths[i]);
     allow_list(c, arena, o->dataset_path);
     allow_list(c, arena, o->eval_dataset_path);
+}
+
+/* --- directories that are to be written to must be there ---------------------------------------------------------------------
+ */
+
+/* Makes a directory, and notes it and those above it that were not there, the innermost first. One that cannot be made is the
+ * command's to tell of. */
+static enum status make(json_t *made, struct arena *arena, const char *path)
+{
+    char *above = arena_text(arena, path, (int64_t)strlen(path)), *slash;
+    json_t *missing = json_array();
+    for (bool more = above && *above; more && !file_exists(above); more = slash && *above) {
+        json_array_append_new(missing, json_string(above));
+        slash = strrchr(above, '/');
+        while (slash && slash > above && slash[-1] == '/')
+            slash--;
+        if (slash)
+            *slash = 0;
+    }
+    if (directory_make(path) == OK)
+        json_array_extend(made, missing);
+    json_decref(missing);
+    return above && !json_refused() ? OK : ERR_MEMORY;
+}
+
+static enum status make_all(json_t *made, struct arena *arena, const struct options *o, enum user_command command)
+{
+    const char *cache = cache_directory(arena, o->cache_dir), *output = o->dry_run ? NULL : o->output_dir;
+    int kept = keeps[command];
+    if (output && command == COMMAND_TRAIN && !file_exists(output)) {
+        TRY(lost_output(output));
+        TRY(checkpoint_check_around(arena, output));
+    }
+    if (output && kept & WRITES_BELOW)
+        TRY(make(made, arena, output));
+    if (output && kept & WRITES_NEXT_TO)
+        TRY(make(made, arena, folder_of(arena, output)));
+    return cache && kept & (TEMPORARY | HUB | NETWORK) ? make(made, arena, cache) : OK;
 }
 
 static void allow_results(struct confine *c, struct arena *arena, const struct options *o, int kept)
@@ -246,14 +306,17 @@ static enum status allow_device(struct confine *c, struct arena *arena, const ch
     return status == ERR_MEMORY ? status : OK;  /* what else is wrong is said when the device is opened */
 }
 
-static void allow_hub(struct confine *c, struct arena *arena, bool pulls)
+static void allow_hub(struct confine *c, struct arena *arena, const struct options *o, bool pulls)
 {
     const char *home, *cache;
     if (hub_home(arena, &home) != OK || hub_cache(arena, &cache) != OK)
         return;
-    if (pulls && directory_make(cache) == OK)
+    if (pulls && !o->dry_run && directory_make(cache) == OK)
         confine_allow(c, cache, CONFINE_WRITE);
     confine_allow(c, pulls ? home : cache, CONFINE_READ);
+    allow_named(c, arena, o->model_name_or_path, pulls ? CONFINE_WRITE : CONFINE_READ);
+    allow_named(c, arena, o->adapter, CONFINE_READ);
+    allow_named(c, arena, o->init_adapter, CONFINE_READ);
 }
 
 static void allow_network(struct confine *c)
@@ -274,17 +337,20 @@ static enum status confine(const struct hone_options *o, struct arena *arena, vo
     struct confine c;
     bool alone = hone_ranks() == 1;
     confine_begin(&c, alone);
-    confine_allow(&c, "/", CONFINE_LIST);
+    confine_allow(&c, "/", kept & READS_ALL ? CONFINE_READ : CONFINE_LIST);
+    if (kept & WRITES_HERE)
+        confine_allow(&c, ".", CONFINE_WRITE);
     allow_all(&c, system_places, CONFINE_READ);
     allow_all(&c, system_devices, CONFINE_DEVICE);
     allow_libraries(&c, arena);
     confine_allow(&c, cache_directory(arena, values->cache_dir), CONFINE_WRITE);
-    confine_allow(&c, directory_for_temporary(), CONFINE_WRITE);
+    if (kept & TEMPORARY)
+        confine_allow(&c, directory_for_temporary(), CONFINE_WRITE);
     allow_sources(&c, arena, values);
     allow_results(&c, arena, values, kept);
     enum status status = kept & COMPUTES ? allow_device(&c, arena, values->device) : OK;
     if (kept & (HUB | NETWORK))
-        allow_hub(&c, arena, kept & NETWORK);
+        allow_hub(&c, arena, values, kept & NETWORK);
     if (kept & NETWORK)
         allow_network(&c);
     c.peers = !alone;
@@ -293,13 +359,23 @@ static enum status confine(const struct hone_options *o, struct arena *arena, vo
     return status == OK ? ended : status;
 }
 
-hone_status hone_confine(const hone_options *o, void (*refused)(const char *call))
+hone_status hone_confine(const hone_options *o, void (*refused)(const char *call), char **json)
 {
     struct arena arena = {0};
+    GIVEN(json);
+    *json = NULL;
     CHECK(handle_enter(o, HANDLE_OPTIONS, __func__));
+    json_t *report = json_object(), *made = json_array();
+    json_object_set_new(report, "made", made);
+    enum status status = hone_ranks() > 1 ? OK : make_all(made, &arena, &o->values, o->command);
+    if (status == OK)
+        status = json_result(report, json);
+    else
+        json_decref(report);
     if (confine_lacks())
         log_message(LOG_INFO, "not kept back from this process: %s (docs/confinement.md)", confine_lacks());
-    enum status status = confine(o, &arena, refused);
+    if (status == OK)
+        status = confine(o, &arena, refused);
     arena_free(&arena);
     return options_leave(o, status);
 }

@@ -64,8 +64,12 @@ struct __attribute__((packed)) path_rule {
 
 static int landlock_version(void)
 {
-    long version = syscall(CREATE_RULESET, NULL, (size_t)0, VERSION_FLAG);
-    return version < 0 ? 0 : (int)version;
+    static _Atomic int known = -1;
+    if (known < 0) {
+        long version = syscall(CREATE_RULESET, NULL, (size_t)0, VERSION_FLAG);
+        known = version < 0 ? 0 : (int)version;
+    }
+    return known;
 }
 
 /* All that this kernel knows of. */

@@ -36,10 +36,8 @@ hone_status cli_start_ranks(hone_options *options);
 /* As --confine asks: gives up what a command does not need, before it reads bytes of others. `uses` are CLI_... */
 enum {
     CLI_STARTS_RANKS = 1, /* --nproc */
-    CLI_CACHES = 2,       /* the cache, and files that are removed at the end */
-    CLI_MAKES_OUTPUT = 4, /* --output is a directory that it writes into */
-    CLI_MAKES_PARENT = 8, /* --output gets its name once it is whole */
-    CLI_READS_CONFIG = 16 /* the file of options is what it is about */
+    CLI_TEMPORARY = 2,    /* files that are removed at the end */
+    CLI_READS_CONFIG = 4  /* the file of options is what it is about */
 };
 hone_status cli_confine(hone_options *options, int uses);
 

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -16,7 +17,8 @@
 #include "base/memory.h"
 #include "base/process.h"
 
-enum { MESSAGE_MAX = 1 << 16, VARIABLES_MAX = 32 };
+enum { MESSAGE_MAX = 1 << 16, VARIABLES_MAX = 32, EMPTY_MAX = 64 };
+static const char variable[] = "HONE_";
 
 static int to_helper = -1, from_helper = -1;
 static pid_t helper;
@@ -50,7 +52,7 @@ static void run_command(const char *command, char *text, size_t size, int to)
     struct answer answer = {.code = -1};
     int count = 0, code = -1;
     for (char *at = text; at < text + size && count < VARIABLES_MAX; at += strlen(at) + 1)
-        if (!strncmp(at, "HONE_", 5) && strchr(at, '='))
+        if (!strncmp(at, variable, sizeof variable - 1) && strchr(at, '='))
             variables[count++] = at;
     answer.status = (int32_t)process_shell(command, variables, &code);
     answer.code = code;
@@ -59,17 +61,22 @@ static void run_command(const char *command, char *text, size_t size, int to)
     move(to, &answer, sizeof answer, true);
 }
 
-static void serve(const char *const *empty, const char *temporary, const char *command, int from, int to)
+/* A message is an empty text, a directory that is to go, or the variables of the command. */
+static void serve(const char *temporary, const char *command, int from, int to)
 {
     static char text[MESSAGE_MAX + 1];
+    static char empty[EMPTY_MAX][PATH_MAX];
+    int count = 0;
     uint32_t size;
     while (move(from, &size, sizeof size, false) && size <= MESSAGE_MAX && move(from, text, size, false)) {
         text[size] = 0;
-        if (command)
+        if (!strncmp(text, variable, sizeof variable - 1) && command)
             run_command(command, text, size, to);
+        else if (*text && size < PATH_MAX && count < EMPTY_MAX)
+            memcpy(empty[count++], text, size + 1);
     }
-    for (; *empty; empty++)
-        directory_remove_empty(*empty);
+    for (int i = 0; i < count; i++)
+        directory_remove_empty(empty[i]);
     if (temporary)
         directory_discard(temporary);
 }
@@ -94,7 +101,7 @@ static void become_helper(int *from, int *to, bool prints)
 /* --- the run's side ------------------------------------------------------------------------------------------------------------
  */
 
-enum status helper_start(const char *const *empty, const char *temporary, const char *command)
+enum status helper_start(const char *temporary, const char *command)
 {
     int down[2], up[2];
     if (pipe2(down, O_CLOEXEC) != 0)
@@ -109,7 +116,7 @@ enum status helper_start(const char *const *empty, const char *temporary, const 
         close(down[1]);
         close(up[0]);
         become_helper(&down[0], &up[1], command != NULL);
-        serve(empty, temporary, command, down[0], up[1]);
+        serve(temporary, command, down[0], up[1]);
         _exit(0);
     }
     enum status status = helper > 0 ? OK : fail(ERR_IO, "the helper cannot be started: %s", strerror(errno));
@@ -125,6 +132,16 @@ enum status helper_start(const char *const *empty, const char *temporary, const 
 bool helper_is_there(void)
 {
     return helper > 0;
+}
+
+/* A path that begins like a variable would be taken for one: a path from here is a name in this directory. */
+void helper_remove_empty(const char *path)
+{
+    char text[PATH_MAX];
+    int n = path ? snprintf(text, sizeof text, "%s%s", *path == '/' ? "" : "./", path) : -1;
+    uint32_t size = (uint32_t)n;
+    if (helper > 0 && n > 0 && n < PATH_MAX && move(to_helper, &size, sizeof size, true))
+        move(to_helper, text, size, true);
 }
 
 enum status helper_run(const char *const *variables, int *code)

@@ -8,9 +8,12 @@
 
 #include "base/status.h"
 
-/* From now on until the end: `empty` (NULL after the last) are directories that are removed if there is nothing in them, in this
- * order, and `temporary`, if given, one that is removed with all that is in it. `command`, if given, is what helper_run runs. */
-enum status helper_start(const char *const *empty, const char *temporary, const char *command);
+/* `temporary`, if given, is a directory that is removed at the end with all that is in it. `command`, if given, is what
+ * helper_run runs. */
+enum status helper_start(const char *temporary, const char *command);
+
+/* At the end a directory goes if there is nothing in it, in the order of these calls. */
+void helper_remove_empty(const char *path);
 
 bool helper_is_there(void);
 

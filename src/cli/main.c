@@ -17,27 +17,27 @@ static const struct command {
     cli_command *run;
     int uses; /* CLI_... */
 } commands[] = {
-    {"pull", NULL, cli_pull, CLI_MAKES_OUTPUT},
-    {"init", NULL, cli_init, CLI_CACHES},
-    {"train", NULL, cli_train, CLI_STARTS_RANKS | CLI_CACHES | CLI_MAKES_OUTPUT},
-    {"eval", NULL, cli_eval, CLI_CACHES},
-    {"generate", NULL, cli_generate, CLI_CACHES},
-    {"chat", NULL, cli_chat, CLI_CACHES},
-    {"plan", NULL, cli_plan, CLI_CACHES},
-    {"inspect", "model", cli_inspect_model, 0},
-    {"inspect", "data", cli_inspect_data, CLI_CACHES},
-    {"inspect", "adapter", cli_inspect_adapter, 0},
-    {"inspect", "checkpoint", cli_inspect_checkpoint, 0},
+    {"pull", NULL, cli_pull, 0},
+    {"init", NULL, cli_init, CLI_TEMPORARY},
+    {"train", NULL, cli_train, CLI_STARTS_RANKS | CLI_TEMPORARY},
+    {"eval", NULL, cli_eval, CLI_TEMPORARY},
+    {"generate", NULL, cli_generate, CLI_TEMPORARY},
+    {"chat", NULL, cli_chat, CLI_TEMPORARY},
+    {"plan", NULL, cli_plan, CLI_TEMPORARY},
+    {"inspect", "model", cli_inspect_model, CLI_TEMPORARY},
+    {"inspect", "data", cli_inspect_data, CLI_TEMPORARY},
+    {"inspect", "adapter", cli_inspect_adapter, CLI_TEMPORARY},
+    {"inspect", "checkpoint", cli_inspect_checkpoint, CLI_TEMPORARY},
     {"kernels", "list", cli_kernels_list, 0},
-    {"kernels", "build", cli_kernels_build, CLI_MAKES_OUTPUT},
-    {"merge", NULL, cli_merge, CLI_MAKES_PARENT},
-    {"export", NULL, cli_export, CLI_MAKES_PARENT},
-    {"quantize", NULL, cli_quantize, CLI_MAKES_PARENT},
+    {"kernels", "build", cli_kernels_build, 0},
+    {"merge", NULL, cli_merge, 0},
+    {"export", NULL, cli_export, 0},
+    {"quantize", NULL, cli_quantize, 0},
     {"report", NULL, cli_report_run, 0},
     {"watch", NULL, cli_watch, 0},
     {"verify", NULL, cli_verify, 0},
     {"devices", NULL, cli_devices, 0},
-    {"bench", NULL, cli_bench, CLI_STARTS_RANKS | CLI_CACHES},
+    {"bench", NULL, cli_bench, CLI_STARTS_RANKS | CLI_TEMPORARY},
     {"config", "convert", cli_config_convert, CLI_READS_CONFIG},
 };
 
@@ -181,7 +181,7 @@ static hone_status unknown_word(const char *name, const char *word)
                              name, word, known, name, first, name);
 }
 
-/* Another tool's configuration is read with the options, so that only its name can be known before. */
+/* Another tool's configuration is read with the options, and so before them. */
 static hone_status confine_early(const char *name, const struct command *command, int argc, char **argv)
 {
     hone_options *options = NULL;
@@ -189,8 +189,6 @@ static hone_status confine_early(const char *name, const struct command *command
     for (int i = 0; i < argc && status == HONE_OK; i++)
         if (!strcmp(argv[i], "--confine=off") || (!strcmp(argv[i], "off") && i && !strcmp(argv[i - 1], "--confine")))
             status = hone_options_set(options, "confine", "off");
-        else if (argv[i][0] != '-')
-            status = hone_options_set(options, "config", argv[i]);
     if (status == HONE_OK)
         status = cli_confine(options, command->uses);
     hone_options_destroy(options);
@@ -210,7 +208,7 @@ static int run(const char *name, const struct command *command, int argc, char *
         argc--;
         argv++;
     }
-    bool early = command->uses & CLI_READS_CONFIG;
+    bool early = command && command->uses & CLI_READS_CONFIG; /* without a command there are no options */
     if (status == HONE_OK && early)
         status = confine_early(name, command, argc, argv);
     told = hone_rank() && command->run == cli_train;

@@ -408,3 +408,19 @@ enum status checkpoint_load(struct trainer *t, const char *dir)
     micro_start_over(t);
     return OK;
 }
+
+enum status checkpoint_check_around(struct arena *arena, const char *output)
+{
+    char run[RUN_ID_SIZE], *slash, *there = arena_text(arena, output, (int64_t)strlen(output));
+    while (there && !file_exists(there) && (slash = strrchr(there, '/')) && slash != there)
+        *slash = 0;
+    const char *dir = !there || file_exists(there) ? there : *there == '/' ? "/" : ".";
+    for (const char *above; dir; dir = above) {
+        if (checkpoint_kind(dir, run) == CHECKPOINT_OF_RUN)
+            return fail(ERR_ARGUMENT, "--output %s is in a checkpoint, and would be removed with it: name another one", output);
+        above = file_join(arena, dir, "..");
+        if (above && (file_same(above, dir) || !file_exists(above)))
+            return OK;
+    }
+    return ERR_MEMORY;
+}

@@ -46,6 +46,9 @@ enum status checkpoint_read(const char *dir, json_t **state);
 enum checkpoint_kind { CHECKPOINT_OF_RUN, CHECKPOINT_DAMAGED, CHECKPOINT_FOREIGN };
 enum checkpoint_kind checkpoint_kind(const char *dir, char run[RUN_ID_SIZE]);
 
+/* Refuses a directory for results that is in a checkpoint, with which it would be removed; it need not be there yet. */
+enum status checkpoint_check_around(struct arena *arena, const char *output);
+
 /* --- those of an output directory: checkpoints.c ------------------------------------------------------------------------------
  */
 

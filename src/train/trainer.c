@@ -249,23 +249,6 @@ static enum status check_input(struct trainer *t, const char *option, const char
     return OK;
 }
 
-/* A folder in a checkpoint is removed with it. */
-static enum status check_around(struct trainer *t, const char *output)
-{
-    char run[RUN_ID_SIZE], *slash, *there = arena_text(&t->arena, output, (int64_t)strlen(output));
-    while (there && !file_exists(there) && (slash = strrchr(there, '/')) && slash != there)
-        *slash = 0;
-    const char *dir = !there || file_exists(there) ? there : *there == '/' ? "/" : ".";
-    for (const char *above; dir; dir = above) {
-        if (checkpoint_kind(dir, run) == CHECKPOINT_OF_RUN)
-            return fail(ERR_ARGUMENT, "--output %s is in a checkpoint, and would be removed with it: name another one", output);
-        above = file_join(&t->arena, dir, "..");
-        if (above && (file_same(above, dir) || !file_exists(above)))
-            return OK;
-    }
-    return ERR_MEMORY;
-}
-
 static enum status check_places(struct trainer *t)
 {
     const struct options *o = t->options;
@@ -283,7 +266,7 @@ static enum status check_places(struct trainer *t)
                     "--output %s is a checkpoint, which the files of a run would spoil: name another one, and with --resume a "
                     "checkpoint to go on from",
                     o->output_dir);
-    TRY(check_around(t, o->output_dir));
+    TRY(checkpoint_check_around(&t->arena, o->output_dir));
     if (o->init_adapter)
         TRY(check_input(t, "--init-adapter", o->init_adapter));
     return check_input(t, "--model", o->model_name_or_path);

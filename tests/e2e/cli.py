@@ -28,7 +28,7 @@ class Tiny(Case):
     def test_help_and_version(self):
         cmake = (pathlib.Path(__file__).parents[2] / "CMakeLists.txt").read_text()
         version = re.search(r"^project\(hone VERSION (\d+\.\d+\.\d+) ", cmake, re.M)[1]      # its one place
-        self.assertEqual(self.ok("--version"), f"hone {version}\n")
+        self.assertRegex(self.ok("--version"), rf"^hone {re.escape(version)}\nconfines itself: (not )?files .*, (not )?programs and sockets .*\n$")
         overview = self.ok("--help")
         for command in ("train", "eval", "generate", "chat", "plan", "inspect", "devices", "bench"):
             self.assertIn(command, overview)
@@ -229,7 +229,7 @@ class Tiny(Case):
             --sample-prompts {prompts} --early-stopping-patience 9 --early-stopping-threshold 0.1 --load-best-model-at-end --report-to all --on-finish true
             --dtype float32 --device cpu --tf32 --cuda-graph off --cuda-code ptx --micro-batch-tokens 128 --seed 7 --threads 2 --verbose
             --nproc 1 --shard gradients --resident-layers all --activation-offloading off --ddp-timeout 900
-            --finetuning-type lora --load-in-4bit --bnb-4bit-use-double-quant --load-in-fp8 false --json""".split()
+            --finetuning-type lora --load-in-4bit --bnb-4bit-use-double-quant --load-in-fp8 false --confine auto --json""".split()
         plan = json.loads(self.ok("plan", *line))
         bench = json.loads(self.ok("bench", *line))
         self.assertFalse(output.exists())

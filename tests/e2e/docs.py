@@ -20,13 +20,14 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 PAGES = [page for page in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))) if page.name in (sys.argv[4:] or [page.name])]
 HUB_NAME = "HuggingFaceTB/SmolLM2-135M-Instruct"
 OTHERS = {"sudo", "apt-get", "make", "pip", "python3", "ollama", "cmake", "ctest", "ninja", "source", "xxhsum", "cc", "cd", "git",
-          "tests/fuzz/run", "$HONE_ASSETS/venv/bin/python", "wandb", "mlflow", "tensorboard", "dpkg-buildpackage"}
+          "tests/fuzz/run", "$HONE_ASSETS/venv/bin/python", "wandb", "mlflow", "tensorboard", "dpkg-buildpackage", "minisign"}
 # What no test can give, with why.
 NOT_HERE = {"--device cuda": "needs a card", "…": "a part of a command"}
 # Pages that speak of a run which somebody has made.
 AFTER_A_RUN = {"export.md"}
-# A checklist for a card, whose commands have variables of that page; what tests/e2e/library.py compiles and runs.
-ELSEWHERE = {"gpu-first-run.md", "library.md"}
+# A checklist for a card, whose commands have variables of that page; what tests/e2e/library.py compiles and runs; and what
+# tests/e2e/provenance.py does with keys of its own.
+ELSEWHERE = {"gpu-first-run.md", "library.md", "provenance.md"}
 
 
 def commands(text):

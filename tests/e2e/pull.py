@@ -265,7 +265,7 @@ class Pull(HubCase):
         (out / "chat_template.jinja").write_text("other")
         self.fails(4, "verify", out, says=["chat_template.jinja"])
         (out / "provenance.json").write_text("{}")                          # of somebody else
-        self.assertIn("is not of hone pull, and stays", run("pull", NAME, "--output", out).stderr)
+        self.assertIn("is not of hone pull, and stays", run("pull", NAME, "--output", out, "--overwrite").stderr)
         self.assertEqual((out / "provenance.json").read_text(), "{}")
 
     def test_weights_in_parts_are_those_of_the_index(self):

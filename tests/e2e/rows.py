@@ -311,7 +311,7 @@ class Rows(Case):
         self.assertIn(f"page: {page}\n", shown)
         text = page.read_text()
         self.assertNotIn("<script", text)
-        self.assertNotIn("http", text)
+        self.assertNotRegex(text, "https?:")
         self.assertIn("prefers-color-scheme: dark", text)
         self.assertIn("cannot be used", text)
         self.assertRegex(text, r'class="t" title="token \d+, id \d+, trained">lo<')
