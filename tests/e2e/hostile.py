@@ -140,6 +140,14 @@ def zstd(begin, letter, blocks, end):
     return b"\x28\xb5\x2f\xfd\0\x68" + block(0, len(begin)) + begin + (block(1, 1 << 17) + letter) * blocks + block(0, len(end), 1) + end
 
 
+def zstd_again(text, blocks):
+    """Packed: a text of at most 32 letters, and 128 KB of its repetitions so many times, 12 bytes each: one match in each block."""
+    match = struct.pack("<I", 1 << 20 | len(text) + 3 - 16 << 16 | 131072 - 65539)[:3]     # the end, 4 bits of offset, 16 of length
+    first = struct.pack("<I", len(text) << 3)[:3] + text
+    again = struct.pack("<I", 9 << 3 | 2 << 1)[:3] + b"\0\1\x54\0\4\x34" + match
+    return b"\x28\xb5\x2f\xfd\0\x68" + first + again * blocks + struct.pack("<I", 1)[:3]
+
+
 def tensors(header, data=b""):
     text = header if isinstance(header, bytes) else json.dumps(header).encode()
     return struct.pack("<Q", len(text)) + text + data
@@ -440,6 +448,28 @@ class Hostile(Case):
                     self.assertLess(run.seconds, SECONDS)
                     self.assertLess(run.memory, 200e6)
         print(f"{len(runs)} files of a terabyte; the largest time {largest[0]:.2f} s ({largest[2]})", file=sys.stderr)
+
+    def test_what_is_packed_small(self):
+        """Fails if a packed file may have rows without end: 67 kB become gigabytes of tokens. What was encoded before does not stay."""
+        row, cache = b'{"text":"a"}\n', self.dir / "cache/hone/tokens"
+        kept = sorted(cache.iterdir())
+        files = [("rows.zst", zstd_again(row, 5_580), "rows in"), ("rows.gz", gzip.compress(row * 2_700_000), "rows in"),
+                 ("few.zst", zstd(b'{"text": "', b"a", 300, b'"}\n') * 3, "times as much")]
+        for name, content, says in files:
+            at = self.dir / name
+            at.write_bytes(content)
+            for command in (("inspect", "data"), ("eval", "--device", "cpu")):
+                with self.subTest(f"{name}: {command[0]}"):
+                    run = WORKERS.submit(measure_limited, (*command, "--model", TINY, "--data", at)).result()
+                    print(f"{name}, {len(content)} bytes, {command[0]}: {run.seconds:.2f} s, {run.memory / 1e6:.0f} MB", file=sys.stderr)
+                    self.assertEqual(run.code, 8, run.err)
+                    self.assertIn(str(at), run.err)
+                    self.assertIn(says, run.err)
+                    self.assertIn("If you trust it, unpack it", run.err)
+                    self.assertEqual(sorted(cache.iterdir()), kept)
+                    if not SANITIZED:
+                        self.assertLess(run.seconds, 2 * SECONDS)
+                        self.assertLess(run.memory, 200e6)
 
     def test_what_is_cut_off(self):
         """Each file of a model, an adapter and a checkpoint, after some of its bytes."""
