@@ -300,13 +300,35 @@ static void what_is_written_is_read(void **state)
     arena_free(&arena);
 }
 
+/* Fails without file_check_holes in gguf_open, and without the limit of what comes before the tensors' data: both are sizes that
+ * cost nothing. */
+static void what_is_mostly_holes_is_refused(void **state)
+{
+    (void)state;
+    static const struct {
+        int64_t size, text;
+        enum status code;
+        const char *says;
+    } cases[] = {{INT64_C(1) << 40, 4, ERR_FORMAT, "the rest are holes"},
+                 {300 << 20, 200 << 20, ERR_LIMIT, "bytes before the data of its tensors, which no model has"}};
+    for (int i = 0; i < 2; i++) {
+        struct buffer b = start_gguf(0, 1);
+        struct gguf *file;
+        put_key(&b, "name", GGUF_TEXT);
+        put(&b, (uint64_t)cases[i].text, 8);
+        assert_ok(file_replace(path, b.data, b.size));
+        assert_int_equal(truncate(path, cases[i].size), 0);
+        assert_fails(gguf_open(&file, path), cases[i].code, cases[i].says);
+        buffer_free(&b);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(values_and_tensors_are_found),
-        cmocka_unit_test(broken_files_are_refused),
-        cmocka_unit_test(a_tokenizer_is_inside),
-        cmocka_unit_test(what_is_written_is_read),
+        cmocka_unit_test(values_and_tensors_are_found),    cmocka_unit_test(broken_files_are_refused),
+        cmocka_unit_test(a_tokenizer_is_inside),           cmocka_unit_test(what_is_written_is_read),
+        cmocka_unit_test(what_is_mostly_holes_is_refused),
     };
     return cmocka_run_group_tests(tests, make_path, remove_path);
 }

@@ -454,6 +454,20 @@ static void every_allocation_may_fail(void **state)
     buffer_free(&bytes);
 }
 
+/* Fails without FOOTER_MAX: of a file of holes the footer would be held in memory, all of it. */
+static void a_footer_has_a_limit(void **state)
+{
+    (void)state;
+    const long size = 200 << 20;
+    struct parquet *p;
+    FILE *file = fopen(path, "wb");
+    assert_int_equal(fwrite("PAR1", 1, 4, file), 4);
+    assert_int_equal(fseek(file, size - 8, SEEK_SET), 0);
+    assert_int_equal(fwrite("\0\0\0\x08PAR1", 1, 8, file), 8);
+    assert_int_equal(fclose(file), 0);
+    assert_fails(parquet_open(&p, path), ERR_LIMIT, "a Parquet footer of 134217728 bytes");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -469,6 +483,7 @@ int main(void)
         cmocka_unit_test(rows_without_end),
         cmocka_unit_test(files_with_other_bytes),
         cmocka_unit_test(every_allocation_may_fail),
+        cmocka_unit_test(a_footer_has_a_limit),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }
