@@ -112,11 +112,9 @@ static bool read_strictly(struct origin *o, const char *text)
     text += n + bracket;
     o->port = strcmp(o->scheme, "http") ? 443 : 80;
     if (*text == ':') {
-        n = strspn(++text, "0123456789");
-        if (n > 5)
-            return false;
+        n = strspn(++text, "0123456789"); /* zeros before a port change nothing for anyone */
         if (n)
-            o->port = strtol(text, NULL, 10);
+            o->port = strtol(text, NULL, 10); /* LONG_MAX if it is too long */
         text += n;
     }
     return o->port < 65536 && (!*text || strchr("/?#", *text));
