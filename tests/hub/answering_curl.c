@@ -163,20 +163,22 @@ static const char *token(void)
     return NULL;
 }
 
-/* Takes over what a line says of the next address, as the last line of this name does. */
+/* Takes over what a line says of the next address; the first line of this name counts. */
 static void keep_location(const char *line, size_t size, char **location)
 {
     static const char name[] = "Location:";
     size_t at = sizeof name - 1;
-    if (size < at || strncasecmp(line, name, at) != 0)
+    if (*location || size < at || strncasecmp(line, name, at) != 0)
         return;
     while (at < size && strchr(" \t\v\f", line[at]) && line[at])
         at++;
-    while (size > at && strchr(" \t\v\f\r\n", line[size - 1]) && line[size - 1])
+    for (size_t i = at; i < size; i++)
+        if (line[i] == '\r')
+            size = i;
+    while (size > at && strchr(" \t\v\f", line[size - 1]) && line[size - 1])
         size--;
     if (at == size)
         return;
-    free(*location);
     *location = strndup(line + at, size - at);
 }
 
