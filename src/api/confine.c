@@ -281,7 +281,7 @@ static void allow_linker(struct confine *c, struct arena *arena)
 {
     static const char *const loaders[] = {"/lib64/ld-linux-x86-64.so.2", "/lib/ld-linux-aarch64.so.1", NULL};
     const char *linker;
-    c->programs = true;
+    c->programs = c->memory = true;
     if (code_find_program(arena, "ld", &linker) == OK)
         confine_allow(c, linker, CONFINE_RUN);
     allow_all(c, loaders, CONFINE_RUN);
@@ -300,6 +300,7 @@ static enum status allow_device(struct confine *c, struct arena *arena, const ch
         return OK;
     }
     enum status status = cuda_load_driver(&cards);
+    c->memory = cards > 0;
     if (status == OK && cards)
         allow_card(c, arena);
     allow_all(c, card_devices, CONFINE_DEVICE); /* an OpenCL GPU */
@@ -354,6 +355,7 @@ static enum status confine(const struct hone_options *o, struct arena *arena, vo
     if (kept & NETWORK)
         allow_network(&c);
     c.peers = !alone;
+    c.memory = c.memory || !alone;
     c.sockets = alone ? c.sockets : CONFINE_ALL_SOCKETS;
     enum status ended = confine_end(&c, refused);
     return status == OK ? ended : status;

@@ -15,9 +15,11 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/sysinfo.h>
 #include <ucontext.h>
 #include <unistd.h>
 
@@ -30,6 +32,12 @@ enum { ARCH = AUDIT_ARCH_X86_64, OTHER_ABI = 0x40000000 }; /* the numbers of x32
 enum { ARCH = AUDIT_ARCH_AARCH64, OTHER_ABI = 0x40000000 };
 #else
 #error "base/confine.c: which architecture is this?"
+#endif
+
+#ifdef HONE_SANITIZED
+enum { SANITIZED = 1 };
+#else
+enum { SANITIZED = 0 };
 #endif
 
 /* --- Landlock ------------------------------------------------------------------------------------------------------------- */
@@ -145,7 +153,7 @@ void confine_allow_links(struct confine *c, const char *path)
 
 /* --- seccomp -------------------------------------------------------------------------------------------------------------- */
 
-enum refusal { SILENTLY = 0, PROGRAM, SOCKET, SERVER, PEER }; /* what is refused, and so by which of a policy's members */
+enum refusal { SILENTLY = 0, PROGRAM, SOCKET, SERVER, PEER, TRACE }; /* what is refused, and so by which of a policy's members */
 
 static const struct call {
     int number;
@@ -168,9 +176,7 @@ static const struct call {
     CALL(io_uring_setup, SILENTLY), /* it would open sockets that the filter does not see */
     CALL(io_uring_enter, SILENTLY),
     CALL(io_uring_register, SILENTLY),
-#ifndef __SANITIZE_ADDRESS__ /* which looks for leaks by it */
-    CALL(ptrace, SILENTLY),
-#endif
+    CALL(ptrace, TRACE),
     CALL(pidfd_getfd, SILENTLY),
     CALL(bpf, SILENTLY),
     CALL(userfaultfd, SILENTLY),
@@ -220,6 +226,7 @@ static bool is_refused(const struct confine *c, const struct call *call)
     case SOCKET: return c->sockets == CONFINE_NO_SOCKETS;
     case SERVER: return c->sockets != CONFINE_ALL_SOCKETS;
     case PEER: return !c->peers;
+    case TRACE: return !SANITIZED; /* which look for leaks by it */
     case SILENTLY: break;
     }
     return true;
@@ -254,7 +261,7 @@ static void make_filter(struct filter *f, const struct confine *c, bool told)
     for (int i = 0; i < CALLS; i++)
         if (is_refused(c, &calls[i])) {
             add(f, BPF_JMP | BPF_JEQ | BPF_K, (uint32_t)calls[i].number, 0, 1);
-            add(f, BPF_RET | BPF_K, calls[i].refusal == SILENTLY ? silent : named, 0, 0);
+            add(f, BPF_RET | BPF_K, calls[i].refusal == SILENTLY || calls[i].refusal == TRACE ? silent : named, 0, 0);
         }
     add_families(f, c->sockets, named);
     add(f, BPF_RET | BPF_K, SECCOMP_RET_ALLOW, 0, 0);
@@ -294,6 +301,30 @@ static bool hear(void (*refused)(const char *call))
     return !refused || sigaction(SIGSYS, &action, NULL) == 0;
 }
 
+/* --- memory and open files ---------------------------------------------------------------------------------------------------
+ */
+
+enum { OPEN_FILES_MAX = 1 << 16 };
+
+static void limit(int resource, rlim_t value)
+{
+    struct rlimit now;
+    if (getrlimit(resource, &now) != 0)
+        return;
+    now.rlim_max = now.rlim_max < value ? now.rlim_max : value;
+    now.rlim_cur = now.rlim_cur < value ? now.rlim_cur : value;
+    setrlimit(resource, &now);
+}
+
+/* A file that makes a parser ask for more is then an error, before the system has to end some process. */
+static void limit_all(const struct confine *c)
+{
+    struct sysinfo machine;
+    limit(RLIMIT_NOFILE, OPEN_FILES_MAX);
+    if (!c->memory && !SANITIZED && sysinfo(&machine) == 0)
+        limit(RLIMIT_DATA, ((rlim_t)machine.totalram + machine.totalswap) * machine.mem_unit);
+}
+
 /* --- both ------------------------------------------------------------------------------------------------------------------ */
 
 static bool files_are_held;
@@ -308,6 +339,7 @@ static enum status apply(const struct confine *c, void (*refused)(const char *ca
     struct filter f;
     make_filter(&f, c, refused != NULL);
     const struct sock_fprog program = {f.size, f.code};
+    limit_all(c);
     if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0)
         return fail(ERR_UNSUPPORTED, "this process cannot give up rights: %s", strerror(errno));
     if (c->files >= 0 && syscall(RESTRICT_SELF, c->files, 0) != 0)

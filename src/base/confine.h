@@ -30,6 +30,7 @@ struct confine {
     int files;                    /* Landlock's ruleset; -1: none */
     bool programs;                /* are not kept back: those of CONFINE_RUN may be started, all of them without a ruleset */
     enum confine_sockets sockets; /* which may be opened: to the internet, to this machine's services, or any */
+    bool memory;                  /* is not limited: drivers reserve more than there is */
     bool peers;                   /* memory of other processes of this user, as ranks of one machine share it */
 };
 
@@ -41,7 +42,7 @@ void confine_allow(struct confine *c, const char *path, enum confine_right right
 /* In a directory, one level below it too: the files that links in it lead to may be read. */
 void confine_allow_links(struct confine *c, const char *path);
 
-/* From now on. `refused` is called with the name of a call for a program or a socket that was refused, in a signal's handler of
+/* From now on; and no more memory than the machine has, nor more open files than any model needs. `refused` is called with the name of a call for a program or a socket that was refused, in a signal's handler of
  * the thread that made it; the call then fails with EPERM. NULL: it only fails. Releases c. */
 enum status confine_end(struct confine *c, void (*refused)(const char *call));
 
