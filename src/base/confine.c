@@ -306,7 +306,7 @@ static bool hear(void (*refused)(const char *call))
 
 enum { OPEN_FILES_MAX = 1 << 16 };
 
-static void limit(int resource, rlim_t value)
+static void limit(__rlimit_resource_t resource, rlim_t value)
 {
     struct rlimit now;
     if (getrlimit(resource, &now) != 0)

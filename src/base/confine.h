@@ -42,8 +42,9 @@ void confine_allow(struct confine *c, const char *path, enum confine_right right
 /* In a directory, one level below it too: the files that links in it lead to may be read. */
 void confine_allow_links(struct confine *c, const char *path);
 
-/* From now on; and no more memory than the machine has, nor more open files than any model needs. `refused` is called with the name of a call for a program or a socket that was refused, in a signal's handler of
- * the thread that made it; the call then fails with EPERM. NULL: it only fails. Releases c. */
+/* From now on; and no more memory than the machine has, nor more open files than any model needs. `refused` is called with the
+ * name of a call for a program or a socket that was refused, in a signal's handler of the thread that made it; the call then
+ * fails with EPERM. NULL: it only fails. Releases c. */
 enum status confine_end(struct confine *c, void (*refused)(const char *call));
 
 /* Whether files are kept back from this process. */

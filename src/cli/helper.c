@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -85,6 +86,7 @@ static void serve(const char *temporary, const char *command, int from, int to)
 static void become_helper(int *from, int *to, bool prints)
 {
     static const int passed[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGXCPU, SIGPIPE, SIGTSTP, SIGXFSZ};
+    prctl(PR_SET_NAME, "hone-helper");
     for (size_t i = 0; i < sizeof passed / sizeof *passed; i++)
         signal(passed[i], SIG_IGN);
     int in = fcntl(*from, F_DUPFD_CLOEXEC, 64), out = fcntl(*to, F_DUPFD_CLOEXEC, 64),

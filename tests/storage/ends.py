@@ -19,15 +19,16 @@ SECONDS_MAX = 30
 
 
 def alive(session, program=None):
-    """The processes of a session that have not ended, or those of them that run this program."""
+    """The processes of a session that have not ended, or those of them that run this program, without helpers, which end with them."""
     found = []
     for status in pathlib.Path("/proc").glob("[0-9]*/stat"):
         try:
-            fields = status.read_text().rpartition(")")[2].split()
+            start, _, rest = status.read_text().rpartition(")")
+            fields, helper = rest.split(), start.endswith("(hone-helper")
             name = os.readlink(status.with_name("exe")) if fields[0] not in "ZX" else None
         except OSError:                                     # it has ended meanwhile
             continue
-        if name and int(fields[3]) == session and program in (None, name):
+        if name and int(fields[3]) == session and (program is None or (name == program and not helper)):
             found.append(int(status.parent.name))
     return found
 
