@@ -9,6 +9,7 @@
 #include "base/confine.h"
 #include "base/directory.h"
 #include "base/file.h"
+#include "base/installed.h"
 #include "base/log.h"
 #include "base/lost.h"
 #include "device/cuda_api.h"
@@ -61,6 +62,7 @@ static const char *const system_places[] = {"/usr",
                                             "/libx32",
                                             "/opt",
                                             "/nix/store",
+                                            "/run/opengl-driver",
                                             "/gnu/store",
                                             "/proc",
                                             "/sys",
@@ -246,6 +248,16 @@ static void allow_parts(struct confine *c, struct arena *arena, const char *list
     }
 }
 
+/* pip's packages have NVIDIA's libraries: cuda_api.c looks for them there. */
+static void allow_pythons(struct confine *c, struct arena *arena)
+{
+    const char *python, *home = getenv("HOME");
+    if (code_find_program(arena, "python3", &python) == OK)
+        confine_allow(c, file_join(arena, folder_of(arena, python), "../lib"), CONFINE_READ);
+    if (home && *home)
+        confine_allow(c, file_join(arena, home, ".local/lib"), CONFINE_READ);
+}
+
 /* hone's own folder has its plug-ins, and those of HONE_..._LIBRARY what the named ones need. */
 static void allow_libraries(struct confine *c, struct arena *arena)
 {
@@ -253,6 +265,8 @@ static void allow_libraries(struct confine *c, struct arena *arena)
     for (int i = 0; code_library(i); i++)
         confine_allow(c, folder_of(arena, code_library(i)), CONFINE_READ);
     allow_variables(c, library_folders);
+    allow_pythons(c, arena);
+    confine_allow(c, installed_directory(arena), CONFINE_READ);
     allow_parts(c, arena, getenv("LD_LIBRARY_PATH"));
 }
 
@@ -357,8 +371,9 @@ static enum status confine(const struct hone_options *o, struct arena *arena, vo
     c.peers = !alone;
     c.memory = c.memory || !alone;
     c.sockets = alone ? c.sockets : CONFINE_ALL_SOCKETS;
-    enum status ended = confine_end(&c, refused);
-    return status == OK ? ended : status;
+    if (confine_end(&c, refused) != OK) /* as where sandboxes are nested too deeply: the command is as safe as it was without */
+        log_message(LOG_WARNING, "%s: not everything is kept back from this process (docs/confinement.md)", status_message());
+    return status;
 }
 
 hone_status hone_confine(const hone_options *o, void (*refused)(const char *call), char **json)
