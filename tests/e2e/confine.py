@@ -14,6 +14,7 @@ import subprocess
 import time
 
 from case import CHAT, HONE, SANITIZED, TINY, Case, main
+from hub import NAME, Hub
 
 # It calls the kernel itself, as injected code would. What came of each attempt goes to a descriptor that was open before.
 INTRUDER = r"""
@@ -217,6 +218,23 @@ class Confine(Case):
                 self.assertEqual(done.returncode, 0, done.stderr)
                 for call in "execve", "socket":
                     self.assertIn(f"refused: {call}", done.stderr.replace("\n", " "), name)
+
+    def test_hone_pull_keeps_its_connections_only(self):
+        """Its parsers read what a server sends. Seen to fail with all sockets kept, and with the cache's parent written to."""
+        home = self.dir / "hf"
+        with Hub({file.name: file.read_bytes() for file in TINY.iterdir()}) as hub:
+            tried, done = self.intrude(".incomplete", "pull", NAME, HF_ENDPOINT=hub.url, HF_HOME=str(home), no_proxy="*")
+        self.assertEqual({what for what in ALL if tried[what] == "OK"}, {"connect"}, done.stderr)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        for call in "execve", "listen", "socket":
+            self.assertIn(f"refused: {call}", done.stderr.replace("\n", " "))
+
+    def test_kernels_are_built_without_a_compiler_that_is_started(self):
+        """NVRTC is a library; without it the command ends, after it has read the model."""
+        tried, done = self.intrude("config.json", "kernels", "build", "--model", TINY, "--target", "sm_80", "--output", self.dir / "kernels",
+                                   HONE_NVRTC_LIBRARY="none")
+        self.assertEqual({what for what in ALL if tried[what] == "OK"}, set(), done.stderr)
+        self.assertEqual(done.returncode, 6, done.stderr)
 
     def test_without_it_all_of_that_works(self):
         """Or the test above would show nothing."""
