@@ -27,12 +27,13 @@ enum {
     HUB = 32,
     TEMPORARY = 64,
     READS_ALL = 128,
-    WRITES_HERE = 256
+    WRITES_HERE = 256,
+    MAKES_FOLDER = 512,
 };
 
 /* WRITES_BELOW: into --output. WRITES_NEXT_TO: --output gets its name once it is whole, and so the folder that holds it is
- * written to. WRITES_RUN: the folder of a run, if there is no --output. READS_ALL, WRITES_HERE: another tool's configuration
- * names files of its own, and /adapter and /save of a chat are typed later. */
+ * written to; MAKES_FOLDER: and made. WRITES_RUN: the folder of a run, if there is no --output. READS_ALL, WRITES_HERE: another
+ * tool's configuration names files of its own, and /adapter and /save of a chat are typed later. */
 static const int keeps[COMMANDS] = {
     [COMMAND_PULL] = NETWORK | WRITES_BELOW,
     [COMMAND_INIT] = TEMPORARY | COMPUTES | WRITES_NEXT_TO | HUB,
@@ -43,9 +44,9 @@ static const int keeps[COMMANDS] = {
     [COMMAND_PLAN] = TEMPORARY | COMPUTES | HUB,
     [COMMAND_INSPECT] = TEMPORARY | HUB,
     [COMMAND_KERNELS] = COMPUTES | WRITES_BELOW | HUB,
-    [COMMAND_MERGE] = WRITES_NEXT_TO | HUB,
-    [COMMAND_EXPORT] = WRITES_NEXT_TO | HUB,
-    [COMMAND_QUANTIZE] = WRITES_NEXT_TO | HUB,
+    [COMMAND_MERGE] = WRITES_NEXT_TO | MAKES_FOLDER | HUB,
+    [COMMAND_EXPORT] = WRITES_NEXT_TO | MAKES_FOLDER | HUB,
+    [COMMAND_QUANTIZE] = WRITES_NEXT_TO | MAKES_FOLDER | HUB,
     [COMMAND_REPORT] = WRITES_NEXT_TO | WRITES_RUN,
     [COMMAND_WATCH] = 0,
     [COMMAND_VERIFY] = HUB,
@@ -203,7 +204,7 @@ static enum status make_all(json_t *made, struct arena *arena, const struct opti
     }
     if (output && kept & WRITES_BELOW)
         TRY(make(made, arena, output));
-    if (output && kept & WRITES_NEXT_TO)
+    if (output && kept & MAKES_FOLDER)
         TRY(make(made, arena, folder_of(arena, output)));
     return cache && kept & (TEMPORARY | HUB | NETWORK) ? make(made, arena, cache) : OK;
 }
