@@ -44,6 +44,7 @@ C = {
     }),
     "connect": (calls("socket|socketpair|connect|sendto|sendmsg|getaddrinfo|gethostbyname|curl_easy_perform"), False, {
         "src/dist/place.c": "socket connect getaddrinfo",   # the ranks of a run
+        "src/cli/helper.c": "socketpair",                     # the line between a run and its helper
         "src/hub/http.c": "curl_easy_perform",              # hone pull
     }),
     "credential": (r'"[^"\n]*(Authorization|HF_TOKEN|HUGGING_FACE_HUB_TOKEN|HONE_SECRET)', True, {
@@ -67,7 +68,7 @@ C = {
         "src/hub/http.c": "HONE_CURL_LIBRARY",
     }),
     "environment": (r'(?<!\w)(?:secure_)?getenv\s*\(\s*"?([^")]+)', True, {
-        "src/api/confine.c": "HF_TOKEN_PATH HOME LD_LIBRARY_PATH *names variable",     # places that stay readable, and caches of drivers
+        "src/api/confine.c": "CUDA_MPS_PIPE_DIRECTORY HF_TOKEN_PATH HOME LD_LIBRARY_PATH *names variable",     # places that stay readable, and caches of drivers
         "src/base/cache.c": "HOME HONE_CACHE XDG_CACHE_HOME",   # kernels in it are code: device/kernel_cache.c asks code_trust
         "src/base/clock.c": "SOURCE_DATE_EPOCH",
         "src/base/code.c": "name",

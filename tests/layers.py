@@ -73,7 +73,7 @@ OWNERS = {
     "sys/prctl.h": ["cli/launch.c", "cli/helper.c"],
     "sys/syscall.h": ["cli/helper.c"],
     "fcntl.h": ["dist/line.c", "cli/launch.c", "cli/helper.c"],
-    "sys/socket.h": ["dist/line.c", "dist/place.h"],
+    "sys/socket.h": ["dist/line.c", "dist/place.h", "cli/helper.c"],
     **{name: ["dist/line.c"] for name in "netinet/in.h netinet/tcp.h".split()},
     **{name: ["dist/place.c"] for name in "arpa/inet.h ifaddrs.h netdb.h sys/un.h".split()},
     "immintrin.h": ["device/turn.h", "device/gemm_amx.c", "device/gemm_avx512.c", "ops/attention_bf16.c", "ops/weight_bf16.c"],

@@ -12,6 +12,7 @@
 #include "base/installed.h"
 #include "base/log.h"
 #include "base/lost.h"
+#include "base/name.h"
 #include "device/cuda_api.h"
 #include "hub/cache.h"
 #include "train/checkpoint.h"
@@ -87,9 +88,19 @@ static const char *const system_places[] = {"/usr",
 static const char *const system_devices[] = {"/dev/null", "/dev/zero", "/dev/full", "/dev/tty", NULL};
 
 /* hone pull: names of hosts, and the certificates that are trusted. */
-static const char *const network_places[] = {
-    "/etc/resolv.conf", "/etc/gai.conf",        "/etc/services",        "/etc/protocols",           "/etc/ssl",
-    "/etc/pki",         "/etc/ca-certificates", "/etc/crypto-policies", "/var/lib/ca-certificates", NULL};
+static const char *const network_places[] = {"/etc/resolv.conf",
+                                             "/run/systemd/resolve",
+                                             "/run/NetworkManager",
+                                             "/run/resolvconf",
+                                             "/etc/gai.conf",
+                                             "/etc/services",
+                                             "/etc/protocols",
+                                             "/etc/ssl",
+                                             "/etc/pki",
+                                             "/etc/ca-certificates",
+                                             "/etc/crypto-policies",
+                                             "/var/lib/ca-certificates",
+                                             NULL};
 static const char *const certificates[] = {"SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", NULL};
 
 /* Folders of libraries, besides those that a HONE_..._LIBRARY is in. */
@@ -110,10 +121,37 @@ enum { CARDS_MAX = 64 };
 
 /* --- options --------------------------------------------------------------------------------------------------------------- */
 
+/* The folder that a file or a folder of this name is in. */
+static const char *folder_of(struct arena *arena, const char *path)
+{
+    char *folder = arena_text(arena, path, (int64_t)strlen(path));
+    for (size_t n = folder ? strlen(folder) : 0; n > 1 && folder[n - 1] == '/'; n--)
+        folder[n - 1] = 0;
+    char *slash = folder ? strrchr(folder, '/') : NULL;
+    if (slash)
+        slash[slash == folder] = 0;
+    return slash ? folder : ".";
+}
+
 static void allow_source(struct confine *c, const char *path)
 {
     confine_allow(c, path, CONFINE_READ);
     confine_allow_links(c, path);
+}
+
+/* A GGUF file in parts, of which the first is named: those next to it that begin alike. */
+static void allow_parts_of(struct confine *c, struct arena *arena, const char *path)
+{
+    static const char first[] = "-00001-of-";
+    const char *at = path ? strstr(path, first) : NULL, **names;
+    const char *folder = at ? folder_of(arena, path) : NULL, *stem = at ? strrchr(path, '/') : NULL;
+    int64_t count;
+    stem = stem ? stem + 1 : path;
+    if (!at || at < stem || directory_list(arena, folder, &names, &count) != OK)
+        return;
+    for (int64_t i = 0; i < count; i++)
+        if (!strncmp(names[i], stem, (size_t)(at - stem) + 1) && name_ends_with(names[i], ".gguf"))
+            confine_allow(c, file_join(arena, folder, names[i]), CONFINE_READ);
 }
 
 /* Files of data, separated by commas, each with a weight or without. */
@@ -131,21 +169,9 @@ static void allow_list(struct confine *c, struct arena *arena, const char *list)
     }
 }
 
-/* The folder that a file or a folder of this name is in. */
-static const char *folder_of(struct arena *arena, const char *path)
-{
-    char *folder = arena_text(arena, path, (int64_t)strlen(path));
-    for (size_t n = folder ? strlen(folder) : 0; n > 1 && folder[n - 1] == '/'; n--)
-        folder[n - 1] = 0;
-    char *slash = folder ? strrchr(folder, '/') : NULL;
-    if (slash)
-        slash[slash == folder] = 0;
-    return slash ? folder : ".";
-}
-
 static void allow_next_to(struct confine *c, struct arena *arena, const char *path)
 {
-    if (path)
+    if (path && !file_is_special(path)) /* which gives way to no file */
         confine_allow(c, folder_of(arena, path), CONFINE_WRITE);
 }
 
@@ -156,8 +182,10 @@ static void allow_named(struct confine *c, struct arena *arena, const char *name
     if (!name || file_exists(name) || !hub_is_name(name) || hub_cache(arena, &cache) != OK)
         return;
     confine_allow(c, hub_folder(arena, cache, name), right);
-    if (hub_find(arena, name, "main", &path) == OK && path)
+    if (hub_find(arena, name, "main", &path) == OK && path) {
         allow_source(c, path);
+        allow_parts_of(c, arena, path);
+    }
 }
 
 static void allow_sources(struct confine *c, struct arena *arena, const struct options *o)
@@ -167,6 +195,7 @@ static void allow_sources(struct confine *c, struct arena *arena, const struct o
     for (size_t i = 0; i < sizeof paths / sizeof *paths; i++)
         if (paths[i])
             allow_source(c, paths[i]);
+    allow_parts_of(c, arena, o->model_name_or_path);
     allow_list(c, arena, o->dataset_path);
     allow_list(c, arena, o->eval_dataset_path);
 }
@@ -288,6 +317,8 @@ static void allow_card(struct confine *c, struct arena *arena)
     allow_own_cache(c, arena, "CUDA_CACHE_PATH", ".nv/ComputeCache");
     confine_allow(c, "/dev/shm", CONFINE_WRITE);
     confine_allow(c, "/var/run/nvidia-persistenced", CONFINE_READ);
+    confine_allow(c, "/tmp/nvidia-mps", CONFINE_WRITE);
+    confine_allow(c, getenv("CUDA_MPS_PIPE_DIRECTORY"), CONFINE_WRITE);
     c->sockets = CONFINE_LOCAL; /* to the driver's own services */
 }
 

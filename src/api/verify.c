@@ -70,7 +70,7 @@ static enum status look_at_signature(struct folder *v)
     if (!path)
         return ERR_MEMORY;
     if (!file_exists(path))
-        return v->keyed ? fail(ERR_FORMAT, "%s: is missing: nobody has signed what is there", path) : OK;
+        return v->keyed ? fail(ERR_FORMAT, "%s: is missing: this is not signed", path) : OK;
     enum status status = file_read(&text, path, MINISIGN_BYTES_MAX);
     if (status == OK)
         status = check_signature(v, path, &text);
@@ -99,7 +99,7 @@ static enum status compare(const char *path, const json_t *entry, bool keyed, co
         TRY(provenance_hash(&f, 1));
     digest_text(f.digest, digest);
     if (!same || (wanted && strcmp(wanted, by == PROVENANCE_SHA256 ? f.sha256 : digest) != 0))
-        return fail(ERR_FORMAT, "%s: its bytes are not those that provenance.json is about", path);
+        return fail(ERR_FORMAT, "%s: was changed: its checksum is not the one in provenance.json", path);
     *state = states[by];
     return by != PROVENANCE_SHA256 && keyed
                ? fail(ERR_FORMAT, "%s: the record has no SHA-256 of it, so that the signature does not cover it", path)
@@ -172,7 +172,7 @@ static enum status find_others(struct folder *v, json_t *list)
             return ERR_MEMORY;
         if (is_listed(v, names[i]) || is_beside(v, names[i], file_is_directory(path)))
             continue;
-        fail(ERR_FORMAT, "%s: provenance.json does not name it, and a program may take it for a part of what was made", path);
+        fail(ERR_FORMAT, "%s: was added later: provenance.json does not list it; remove it if you did not put it there", path);
         TRY(add_problem(v));
         json_array_append_new(list, json_pack("{s:o, s:s}", "name", json_lossy(names[i]), "state", "not listed"));
     }
@@ -286,8 +286,8 @@ static enum status open_record(struct folder *v)
         return fail(ERR_IO, "%s: %s", v->dir, lost_path(&v->arena, v->dir, "directory"));
     if (!file_exists(path))
         return fail(ERR_FORMAT,
-                    "%s: is missing: another program or an older hone made this folder; hone verify takes the "
-                    "folder of a result or of a checkpoint",
+                    "%s: is missing: only hone train and hone pull write one; hone verify takes the folder of a result, of a "
+                    "checkpoint or of a pulled model",
                     path);
     TRY(file_read(&v->text, path, PROVENANCE_BYTES_MAX));
     return provenance_parse(&v->record, v->text.data, v->text.size, path);
@@ -321,8 +321,13 @@ static enum status conclude(struct folder *v, char **json)
 static enum status verify(const struct hone_options *options, char **json)
 {
     struct folder v = {.options = options, .dir = options->values.run_dir, .keyed = options->values.verify_key};
+    struct minisign_public key;
     if (!v.dir)
         return fail(ERR_ARGUMENT, "hone verify needs a directory: hone verify DIR");
+    if (v.keyed && !*options->values.verify_key)
+        return fail(ERR_ARGUMENT, "--verify-key is empty: give the public key, or its file");
+    if (v.keyed)
+        TRY(minisign_public_read(&key, options->values.verify_key)); /* a wrong path is no forgery */
     v.report = json_object();
     v.problems = json_array();
     enum status status = v.report && v.problems ? look(&v) : fail(ERR_MEMORY, "out of memory: the report on %s", v.dir);

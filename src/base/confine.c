@@ -6,14 +6,18 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <linux/audit.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
+#include <sched.h>
 #include <signal.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -43,7 +47,7 @@ enum { SANITIZED = 0 };
 /* --- Landlock ------------------------------------------------------------------------------------------------------------- */
 
 /* As in linux/landlock.h, of which an older machine's lacks the last ones. */
-enum { CREATE_RULESET = 444, ADD_RULE = 445, RESTRICT_SELF = 446, VERSION_FLAG = 1, RULE_PATH_BENEATH = 1 };
+enum { CLONE3 = 435, CREATE_RULESET = 444, ADD_RULE = 445, RESTRICT_SELF = 446, VERSION_FLAG = 1, RULE_PATH_BENEATH = 1 };
 enum {
     EXECUTE = 1 << 0,
     WRITE_FILE = 1 << 1,
@@ -54,8 +58,9 @@ enum {
     REFER = 1 << 13,
     TRUNCATE = 1 << 14,
     IOCTL_DEV = 1 << 15,
-    SIGNALS = 1 << 1, /* a scope */
-    VERSION_MIN = 2,  /* the first one in which a file can be moved to another directory */
+    ABSTRACT_SOCKETS = 1 << 0, /* scopes: only those of this process and its children */
+    SIGNALS = 1 << 1,
+    VERSION_MIN = 2, /* the first one in which a file can be moved to another directory */
     VERSION_TRUNCATE = 3,
     VERSION_IOCTL = 5,
     VERSION_SCOPES = 6,
@@ -104,11 +109,12 @@ static uint64_t rights_of(enum confine_right right, bool directory)
 
 void confine_begin(struct confine *c, bool files)
 {
-    struct ruleset r = {.files = rights_known(), .scopes = SIGNALS};
+    struct ruleset r = {.files = rights_known(), .scopes = ABSTRACT_SOCKETS | SIGNALS};
     int version = landlock_version();
     *c = (struct confine){.files = -1};
     if (files && version >= VERSION_MIN)
         c->files = (int)syscall(CREATE_RULESET, &r, version >= VERSION_SCOPES ? sizeof r : sizeof r.files, 0);
+    c->cause = files && version >= VERSION_MIN && c->files < 0 ? errno : 0;
 }
 
 void confine_allow(struct confine *c, const char *path, enum confine_right right)
@@ -125,6 +131,18 @@ void confine_allow(struct confine *c, const char *path, enum confine_right right
     close(fd);
 }
 
+/* Whether a link leads to a file of its own name, as people link a model's files to another disk, or to one that is named by its
+ * hash in a Hugging Face cache. A stranger's folder may have a link to a private file, which would come into what is made of it.
+ */
+static bool leads_to_its_like(const char *link)
+{
+    char target[PATH_MAX];
+    struct stat st;
+    if (stat(link, &st) != 0 || !S_ISREG(st.st_mode) || !realpath(link, target))
+        return false;
+    return !strcmp(strrchr(target, '/'), strrchr(link, '/')) || strstr(target, "/blobs/");
+}
+
 static void allow_links(struct confine *c, struct arena *arena, const char *path, int depth)
 {
     const char **names;
@@ -136,7 +154,7 @@ static void allow_links(struct confine *c, struct arena *arena, const char *path
         const char *name = file_join(arena, path, names[i]);
         if (!name || lstat(name, &st) != 0)
             continue;
-        if (S_ISLNK(st.st_mode) && stat(name, &st) == 0 && S_ISREG(st.st_mode))
+        if (S_ISLNK(st.st_mode) && leads_to_its_like(name))
             confine_allow(c, name, CONFINE_READ);
         else if (S_ISDIR(st.st_mode) && depth > 0)
             allow_links(c, arena, name, depth - 1);
@@ -153,7 +171,17 @@ void confine_allow_links(struct confine *c, const char *path)
 
 /* --- seccomp -------------------------------------------------------------------------------------------------------------- */
 
-enum refusal { SILENTLY = 0, PROGRAM, SOCKET, SERVER, PEER, TRACE }; /* what is refused, and so by which of a policy's members */
+enum refusal {
+    SILENTLY = 0,
+    PROGRAM,
+    SOCKET,
+    PAIR,
+    SERVER,
+    PEER,
+    SHARED,
+    TRACE,
+    METADATA,
+}; /* what is refused, and so by which of a policy's members */
 
 static const struct call {
     int number;
@@ -168,6 +196,7 @@ static const struct call {
     CALL(execveat, PROGRAM),
     CALL(socket, SOCKET),
     CALL(connect, SOCKET),
+    CALL(socketpair, PAIR),
     CALL(listen, SERVER),
     CALL(accept, SERVER),
     CALL(accept4, SERVER),
@@ -199,9 +228,46 @@ static const struct call {
     CALL(swapon, SILENTLY),
     CALL(swapoff, SILENTLY),
     CALL(quotactl, SILENTLY),
+    CALL(setpriority, SILENTLY),
+    CALL(kcmp, SILENTLY),
+    CALL(fanotify_init, SILENTLY),
+    CALL(kexec_file_load, SILENTLY),
+    CALL(shmget, SHARED), /* segments and queues that other processes of the user have */
+    CALL(shmat, SHARED),
+    CALL(msgget, SHARED),
+    CALL(semget, SHARED),
+    CALL(pidfd_send_signal, SILENTLY),
+    CALL(truncate, SILENTLY), /* the first versions of Landlock let it through; a descriptor's is ftruncate */
+    CALL(fchmod, METADATA),   /* Landlock knows no right for these */
+    CALL(fchmodat, METADATA),
+    CALL(fchown, METADATA),
+    CALL(fchownat, METADATA),
+    CALL(setxattr, METADATA),
+    CALL(lsetxattr, METADATA),
+    CALL(fsetxattr, METADATA),
+    CALL(removexattr, METADATA),
+    CALL(lremovexattr, METADATA),
+    CALL(fremovexattr, METADATA),
+#ifdef __x86_64__
+    CALL(chmod, METADATA),
+    CALL(chown, METADATA),
+    CALL(lchown, METADATA),
+#endif
+    {452, "fchmodat2", METADATA},
+    {463, "setxattrat", METADATA},
+    {466, "removexattrat", METADATA},
+    {428, "open_tree", SILENTLY},
+    {429, "move_mount", SILENTLY},
+    {430, "fsopen", SILENTLY},
+    {431, "fsconfig", SILENTLY},
+    {432, "fsmount", SILENTLY},
+    {433, "fspick", SILENTLY},
+    {440, "process_madvise", SILENTLY},
+    {442, "mount_setattr", SILENTLY},
+    {443, "quotactl_fd", SILENTLY},
 #undef CALL
 };
-enum { CALLS = sizeof calls / sizeof calls[0], FILTER_MAX = 3 * CALLS + 32 };
+enum { CALLS = sizeof calls / sizeof calls[0], FILTER_MAX = 2 * CALLS + 64 };
 
 struct filter {
     struct sock_filter code[FILTER_MAX];
@@ -224,28 +290,98 @@ static bool is_refused(const struct confine *c, const struct call *call)
     switch (call->refusal) {
     case PROGRAM: return !c->programs;
     case SOCKET: return c->sockets == CONFINE_NO_SOCKETS;
+    case PAIR: return c->sockets == CONFINE_NO_SOCKETS;
     case SERVER: return c->sockets != CONFINE_ALL_SOCKETS;
-    case PEER: return !c->peers;
-    case TRACE: return !SANITIZED; /* which look for leaks by it */
+    case PEER:
+    case SHARED: return !c->peers;
+    case TRACE: return !SANITIZED;                   /* which look for leaks by it */
+    case METADATA: return !c->programs && !c->peers; /* a linker makes what it has written executable */
     case SILENTLY: break;
     }
     return true;
 }
 
-/* Where some families of sockets are allowed: the first argument is the family. Connections go through sockets that were made. */
-static void add_families(struct filter *f, enum confine_sockets sockets, uint32_t refuse)
+/* What a library may try in passing, and do without, is refused without a word: libc asks a cache of names by a Unix socket. */
+static bool is_named(enum refusal refusal)
+{
+    return refusal == PROGRAM || refusal == SOCKET || refusal == SERVER || refusal == PEER;
+}
+
+/* Only a part of an argument is looked at, as the kernel does itself. */
+static void load_argument(struct filter *f, int i)
+{
+    add(f, BPF_LD | BPF_W | BPF_ABS, (uint32_t)(offsetof(struct seccomp_data, args) + 8 * (size_t)i), 0, 0);
+}
+
+static void answer(struct filter *f, uint32_t how)
+{
+    add(f, BPF_RET | BPF_K, how, 0, 0);
+}
+
+/* The first argument of socket is the family. Connections go through sockets that were made. */
+static void add_families(struct filter *f, enum confine_sockets sockets, uint32_t silent, uint32_t named)
 {
     static const uint32_t client[] = {AF_INET, AF_INET6, AF_NETLINK}, local[] = {AF_UNIX, AF_NETLINK};
     const uint32_t *families = sockets == CONFINE_CLIENT ? client : local;
     uint8_t count = sockets == CONFINE_CLIENT ? 3 : sockets == CONFINE_LOCAL ? 2 : 0;
-    if (!count)
+    if (sockets == CONFINE_ALL_SOCKETS)
         return;
-    add(f, BPF_JMP | BPF_JEQ | BPF_K, SYS_socket, 0, (uint8_t)(count + 3));
-    add(f, BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, args), 0, 0);
+    add(f, BPF_JMP | BPF_JEQ | BPF_K, SYS_socket, 0, (uint8_t)(count + 5));
+    load_argument(f, 0);
     for (uint8_t i = 0; i < count; i++)
-        add(f, BPF_JMP | BPF_JEQ | BPF_K, families[i], (uint8_t)(count - i), 0);
-    add(f, BPF_RET | BPF_K, refuse, 0, 0);
-    add(f, BPF_RET | BPF_K, SECCOMP_RET_ALLOW, 0, 0);
+        add(f, BPF_JMP | BPF_JEQ | BPF_K, families[i], (uint8_t)(count - i + 2), 0);
+    add(f, BPF_JMP | BPF_JEQ | BPF_K, AF_UNIX, 0, 1);
+    answer(f, silent);
+    answer(f, named);
+    answer(f, SECCOMP_RET_ALLOW);
+}
+
+/* A pair of stream sockets reaches nobody else; one of datagrams can be sent to any name. */
+static void add_pairs(struct filter *f, enum confine_sockets sockets, uint32_t silent)
+{
+    if (sockets != CONFINE_CLIENT)
+        return;
+    add(f, BPF_JMP | BPF_JEQ | BPF_K, SYS_socketpair, 0, 5);
+    load_argument(f, 1);
+    add(f, BPF_ALU | BPF_AND | BPF_K, 0xf, 0, 0);
+    add(f, BPF_JMP | BPF_JEQ | BPF_K, SOCK_STREAM, 1, 0);
+    answer(f, silent);
+    answer(f, SECCOMP_RET_ALLOW);
+}
+
+/* The letters that ioctl(TIOCSTI) types are read by the shell that comes after. */
+static void add_terminal(struct filter *f, uint32_t silent)
+{
+    add(f, BPF_JMP | BPF_JEQ | BPF_K, SYS_ioctl, 0, 5);
+    load_argument(f, 1);
+    add(f, BPF_JMP | BPF_JEQ | BPF_K, TIOCSTI, 1, 0);
+    add(f, BPF_JMP | BPF_JEQ | BPF_K, TIOCLINUX, 0, 1);
+    answer(f, silent);
+    answer(f, SECCOMP_RET_ALLOW);
+}
+
+/* Limits of other processes, by which they can be ended; its own are those of process 0. */
+static void add_limits(struct filter *f, uint32_t silent)
+{
+    add(f, BPF_JMP | BPF_JEQ | BPF_K, SYS_prlimit64, 0, 4);
+    load_argument(f, 0);
+    add(f, BPF_JMP | BPF_JEQ | BPF_K, 0, 1, 0);
+    answer(f, silent);
+    answer(f, SECCOMP_RET_ALLOW);
+}
+
+/* A user's own namespaces have all of the kernel to attack. clone3's arguments are not to be seen here: libc then takes clone. */
+static void add_namespaces(struct filter *f, uint32_t silent)
+{
+    const uint32_t new_ones =
+        CLONE_NEWNS | CLONE_NEWCGROUP | CLONE_NEWUTS | CLONE_NEWIPC | CLONE_NEWUSER | CLONE_NEWPID | CLONE_NEWNET;
+    add(f, BPF_JMP | BPF_JEQ | BPF_K, CLONE3, 0, 1);
+    answer(f, SECCOMP_RET_ERRNO | ENOSYS);
+    add(f, BPF_JMP | BPF_JEQ | BPF_K, SYS_clone, 0, 4);
+    load_argument(f, 0);
+    add(f, BPF_JMP | BPF_JSET | BPF_K, new_ones, 0, 1);
+    answer(f, silent);
+    answer(f, SECCOMP_RET_ALLOW);
 }
 
 static void make_filter(struct filter *f, const struct confine *c, bool told)
@@ -258,13 +394,17 @@ static void make_filter(struct filter *f, const struct confine *c, bool told)
     add(f, BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr), 0, 0);
     add(f, BPF_JMP | BPF_JGE | BPF_K, OTHER_ABI, 0, 1);
     add(f, BPF_RET | BPF_K, silent, 0, 0);
+    add_families(f, c->sockets, silent, named);
+    add_pairs(f, c->sockets, silent);
+    add_terminal(f, silent);
+    add_limits(f, silent);
+    add_namespaces(f, silent);
     for (int i = 0; i < CALLS; i++)
         if (is_refused(c, &calls[i])) {
             add(f, BPF_JMP | BPF_JEQ | BPF_K, (uint32_t)calls[i].number, 0, 1);
-            add(f, BPF_RET | BPF_K, calls[i].refusal == SILENTLY || calls[i].refusal == TRACE ? silent : named, 0, 0);
+            add(f, BPF_RET | BPF_K, is_named(calls[i].refusal) ? named : silent, 0, 0);
         }
-    add_families(f, c->sockets, named);
-    add(f, BPF_RET | BPF_K, SECCOMP_RET_ALLOW, 0, 0);
+    answer(f, SECCOMP_RET_ALLOW);
 }
 
 /* --- what was refused ------------------------------------------------------------------------------------------------------ */
@@ -334,20 +474,32 @@ bool confine_holds_files(void)
     return files_are_held;
 }
 
+/* Threads that are there already have their programs and sockets kept back too; without that only this one. */
+static bool filter_calls(const struct sock_fprog *program)
+{
+    return syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC, program) == 0 ||
+           syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, program) == 0;
+}
+
+/* Where one of the two fails, the other is applied all the same. */
 static enum status apply(const struct confine *c, void (*refused)(const char *call))
 {
     struct filter f;
+    enum status status = OK;
+    int cause = c->cause;
     make_filter(&f, c, refused != NULL);
     const struct sock_fprog program = {f.size, f.code};
     limit_all(c);
     if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0)
         return fail(ERR_UNSUPPORTED, "this process cannot give up rights: %s", strerror(errno));
-    if (c->files >= 0 && syscall(RESTRICT_SELF, c->files, 0) != 0)
-        return fail(ERR_UNSUPPORTED, "Landlock does not take the rules for files: %s", strerror(errno));
-    files_are_held = c->files >= 0;
-    if (seccomp_is_there() && (!hear(refused) || syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &program) != 0))
-        return fail(ERR_UNSUPPORTED, "seccomp does not take the filter of system calls: %s", strerror(errno));
-    return OK;
+    if (!cause && c->files >= 0 && syscall(RESTRICT_SELF, c->files, 0) != 0)
+        cause = errno;
+    files_are_held = c->files >= 0 && !cause;
+    if (cause)
+        status = fail(ERR_UNSUPPORTED, "Landlock does not take the rules for files: %s", strerror(cause));
+    if (seccomp_is_there() && (!hear(refused) || !filter_calls(&program)))
+        status = fail(ERR_UNSUPPORTED, "seccomp does not take the filter of system calls: %s", strerror(errno));
+    return status;
 }
 
 enum status confine_end(struct confine *c, void (*refused)(const char *call))

@@ -28,6 +28,7 @@ enum confine_sockets { CONFINE_NO_SOCKETS, CONFINE_CLIENT, CONFINE_LOCAL, CONFIN
 
 struct confine {
     int files;                    /* Landlock's ruleset; -1: none */
+    int cause;                    /* errno, where there should be one and is not */
     bool programs;                /* are not kept back: those of CONFINE_RUN may be started, all of them without a ruleset */
     enum confine_sockets sockets; /* which may be opened: to the internet, to this machine's services, or any */
     bool memory;                  /* is not limited: drivers reserve more than there is */
@@ -39,7 +40,8 @@ void confine_begin(struct confine *c, bool files);
 
 void confine_allow(struct confine *c, const char *path, enum confine_right right);
 
-/* In a directory, one level below it too: the files that links in it lead to may be read. */
+/* In a directory, one level below it too: the files that links in it lead to may be read, if they have the link's name, or that of
+ * a blob in a Hugging Face cache. */
 void confine_allow_links(struct confine *c, const char *path);
 
 /* From now on; and no more memory than the machine has, nor more open files than any model needs. `refused` is called with the

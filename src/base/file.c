@@ -24,11 +24,11 @@ enum { COPY_CHUNK = 256 * 1024, PIPEFS = 0x50495045, NUMBER_DIGITS = 16 };
 static const double LEASE_SECONDS = 60, LEASE_PAUSE = 0.01;
 
 /* Whether the system would let this user do it: then it was --confine that did not. */
-static bool is_permitted(const char *path)
+static bool is_permitted(const char *path, bool only_read)
 {
     char folder[PATH_MAX];
     if (access(path, F_OK) == 0)
-        return access(path, R_OK | W_OK) == 0;
+        return access(path, only_read ? R_OK : R_OK | W_OK) == 0;
     snprintf(folder, sizeof folder, "%s", path);
     char *slash = strrchr(folder, '/');
     if (slash)
@@ -36,11 +36,11 @@ static bool is_permitted(const char *path)
     return access(slash ? folder : ".", W_OK | X_OK) == 0;
 }
 
-static const char *remedy_of(int cause, const char *path)
+static const char *remedy_of(int cause, const char *path, bool only_read)
 {
     if (cause != EACCES && cause != EXDEV)
         return "";
-    if (confine_holds_files() && is_permitted(path))
+    if (confine_holds_files() && is_permitted(path, only_read))
         return ": it is none of the files that the options name, which hone confines itself to; name it, or give --confine off "
                "(docs/confinement.md)";
     return cause == EACCES ? ": it belongs to another user, or its mode forbids it (ls -ld, chmod)" : "";
@@ -49,7 +49,7 @@ static const char *remedy_of(int cause, const char *path)
 enum status file_fail(const char *path, const char *what)
 {
     int cause = errno;
-    const char *remedy = remedy_of(cause, path);
+    const char *remedy = remedy_of(cause, path, !strcmp(what, "open") || !strcmp(what, "read") || !strcmp(what, "map"));
     errno = cause;
     return fail(errno == ENOMEM ? ERR_MEMORY : ERR_IO, "%s: cannot %s: %s%s", path, what, strerror(errno), remedy);
 }
@@ -418,7 +418,11 @@ enum status file_cut(const char *path, int64_t size)
 {
     if (file_size(path) < size)
         return fail(ERR_FORMAT, "%s: shorter than the %lld bytes that it should have", path, (long long)size);
-    return truncate(path, (off_t)size) == 0 ? OK : file_fail(path, "shorten");
+    int fd = file_above(open(path, O_WRONLY | O_CLOEXEC));
+    enum status status = fd >= 0 && ftruncate(fd, (off_t)size) == 0 ? OK : file_fail(path, "shorten");
+    if (fd >= 0)
+        close(fd);
+    return status;
 }
 
 enum status file_sync(const char *path)
@@ -514,6 +518,12 @@ bool file_exists(const char *path)
 bool file_is_missing(const char *path)
 {
     return access(path, F_OK) != 0 && (errno == ENOENT || errno == ENOTDIR);
+}
+
+bool file_is_special(const char *path)
+{
+    struct stat st;
+    return stat(path, &st) == 0 && !S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode);
 }
 
 bool file_is_directory(const char *path)

@@ -20,7 +20,9 @@ static hone_status start_helper(hone_options *options, bool temporary, struct ar
     const char *folder = NULL, *command = option(options, "on_finish");
     if (temporary && directory_make_temporary(arena, &folder) != OK)
         folder = NULL;
-    enum status status = helper_start(folder, command);
+    const char *output = option(options, "output");
+    const struct helper_work work = {folder, command, output ? arena_format(arena, "HONE_OUTPUT=%s", output) : NULL};
+    enum status status = helper_start(&work);
     if (status == OK && folder)
         setenv("TMPDIR", folder, 1); /* now, for the command of --on-finish has that of the user */
     return (hone_status)status;

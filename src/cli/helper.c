@@ -1,4 +1,4 @@
-/* The helper: a fork that waits for one message, or for the end of the pipe. */
+/* The helper: a fork that waits for messages, or for the end of the line. */
 #include "cli/helper.h"
 
 #include <errno.h>
@@ -7,21 +7,21 @@
 #include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/directory.h"
+#include "base/file.h"
 #include "base/memory.h"
 #include "base/process.h"
 
-enum { MESSAGE_MAX = 1 << 16, VARIABLES_MAX = 32, EMPTY_MAX = 64 };
-static const char variable[] = "HONE_";
+enum { MESSAGE_MAX = 1 << 14, EMPTY_MAX = 64 };
 
-static int to_helper = -1, from_helper = -1;
+static int line = -1; /* to the helper */
 static pid_t helper;
 
 struct answer {
@@ -29,10 +29,25 @@ struct answer {
     char text[STATUS_MESSAGE_SIZE];
 };
 
-static bool move(int fd, void *bytes, size_t count, bool writes)
+/* All of it, or false: the other side has gone. */
+static bool give(int fd, const void *bytes, size_t count)
+{
+    for (const char *at = bytes; count;) {
+        ssize_t n = send(fd, at, count, MSG_NOSIGNAL);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n <= 0)
+            return false;
+        at += n;
+        count -= (size_t)n;
+    }
+    return true;
+}
+
+static bool take(int fd, void *bytes, size_t count)
 {
     for (char *at = bytes; count;) {
-        ssize_t n = writes ? write(fd, at, count) : read(fd, at, count);
+        ssize_t n = recv(fd, at, count, 0);
         if (n < 0 && errno == EINTR)
             continue;
         if (n <= 0)
@@ -46,86 +61,89 @@ static bool move(int fd, void *bytes, size_t count, bool writes)
 /* --- the helper's side --------------------------------------------------------------------------------------------------------
  */
 
-/* Variables are told apart by their names: those of another name than HONE_... are not the run's to set. */
-static void run_command(const char *command, char *text, size_t size, int to)
+/* Whoever speaks through the line may be an intruder: a variable is one of these, which no program takes for code, and each comes
+ * at most once. What is not expected is passed over. */
+static const char *const known[] = {"HONE_STATUS=", "HONE_EXIT_CODE=", "HONE_MESSAGE=",        "HONE_STEPS=",  "HONE_SAVED_STEP=",
+                                    "HONE_LOSS=",   "HONE_EVAL_LOSS=", "HONE_BEST_EVAL_LOSS=", "HONE_SECONDS="};
+enum { KNOWN = sizeof known / sizeof known[0] };
+
+static void run_command(const struct helper_work *work, char *text, size_t size, int fd)
 {
-    const char *variables[VARIABLES_MAX + 1] = {NULL};
+    const char *variables[KNOWN + 2] = {NULL};
     struct answer answer = {.code = -1};
     int count = 0, code = -1;
-    for (char *at = text; at < text + size && count < VARIABLES_MAX; at += strlen(at) + 1)
-        if (!strncmp(at, variable, sizeof variable - 1) && strchr(at, '='))
-            variables[count++] = at;
-    answer.status = (int32_t)process_shell(command, variables, &code);
+    for (int i = 0; i < KNOWN; i++)
+        for (char *at = text; at < text + size; at += strlen(at) + 1)
+            if (!strncmp(at, known[i], strlen(known[i]))) {
+                variables[count++] = at;
+                break;
+            }
+    variables[count] = work->output; /* as it was given */
+    answer.status = (int32_t)process_shell(work->command, variables, &code);
     answer.code = code;
     if (answer.status)
         snprintf(answer.text, sizeof answer.text, "%s", status_message());
-    move(to, &answer, sizeof answer, true);
+    give(fd, &answer, sizeof answer);
 }
 
-/* A message is an empty text, a directory that is to go, or the variables of the command. */
-static void serve(const char *temporary, const char *command, int from, int to)
+/* A message is a directory that is to go if it is empty, or the variables of the command, which is run once. */
+static void serve(const struct helper_work *work, int fd)
 {
     static char text[MESSAGE_MAX + 1];
     static char empty[EMPTY_MAX][PATH_MAX];
+    bool ran = !work->command;
     int count = 0;
     uint32_t size;
-    while (move(from, &size, sizeof size, false) && size <= MESSAGE_MAX && move(from, text, size, false)) {
+    while (take(fd, &size, sizeof size) && size <= MESSAGE_MAX && take(fd, text, size)) {
         text[size] = 0;
-        if (!strncmp(text, variable, sizeof variable - 1) && command)
-            run_command(command, text, size, to);
-        else if (*text && size < PATH_MAX && count < EMPTY_MAX)
+        if (!strncmp(text, known[0], strlen(known[0])) && !ran) {
+            ran = true;
+            run_command(work, text, size, fd);
+        } else if ((*text == '/' || *text == '.') && size < PATH_MAX && count < EMPTY_MAX)
             memcpy(empty[count++], text, size + 1);
     }
     for (int i = 0; i < count; i++)
         directory_remove_empty(empty[i]);
-    if (temporary)
-        directory_discard(temporary);
+    if (work->temporary)
+        directory_discard(work->temporary);
 }
 
 /* What stops the run does not stop its helper, which ends when the run has. Files that the run was given are not kept open. */
-static void become_helper(int *from, int *to, bool prints)
+static void become_helper(int fd, bool prints)
 {
     static const int passed[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGXCPU, SIGPIPE, SIGTSTP, SIGXFSZ};
     prctl(PR_SET_NAME, "hone-helper");
+    prctl(PR_SET_DUMPABLE, 0); /* no other process of the user looks into it */
     for (size_t i = 0; i < sizeof passed / sizeof *passed; i++)
         signal(passed[i], SIG_IGN);
-    int in = fcntl(*from, F_DUPFD_CLOEXEC, 64), out = fcntl(*to, F_DUPFD_CLOEXEC, 64),
-        none = open("/dev/null", O_RDWR | O_CLOEXEC);
-    for (int fd = 0; fd < (prints ? STDERR_FILENO : STDERR_FILENO + 1) && none >= 0; fd++)
-        dup2(none, fd);
-    int first = STDERR_FILENO + 1;
-    syscall(SYS_close_range, first, (in < out ? in : out) - 1, 0);
-    syscall(SYS_close_range, (in < out ? out : in) + 1, ~0U, 0);
-    *from = in;
-    *to = out;
+    int none = open("/dev/null", O_RDWR | O_CLOEXEC);
+    for (int to = 0; to < (prints ? STDERR_FILENO : STDERR_FILENO + 1) && none >= 0; to++)
+        dup2(none, to);
+    if (fd > STDERR_FILENO + 1)
+        syscall(SYS_close_range, STDERR_FILENO + 1, fd - 1, 0);
+    syscall(SYS_close_range, fd + 1, ~0U, 0);
 }
 
 /* --- the run's side ------------------------------------------------------------------------------------------------------------
  */
 
-enum status helper_start(const char *temporary, const char *command)
+enum status helper_start(const struct helper_work *work)
 {
-    int down[2], up[2];
-    if (pipe2(down, O_CLOEXEC) != 0)
+    int ends[2];
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0)
         return fail(ERR_IO, "the helper cannot be started: %s", strerror(errno));
-    if (pipe2(up, O_CLOEXEC) != 0) {
-        close(down[0]);
-        close(down[1]);
-        return fail(ERR_IO, "the helper cannot be started: %s", strerror(errno));
-    }
-    helper = fork();
+    ends[0] = file_above(ends[0]);
+    ends[1] = file_above(ends[1]);
+    helper = ends[0] < 0 || ends[1] < 0 ? -1 : fork();
     if (helper == 0) {
-        close(down[1]);
-        close(up[0]);
-        become_helper(&down[0], &up[1], command != NULL);
-        serve(temporary, command, down[0], up[1]);
+        close(ends[1]);
+        become_helper(ends[0], work->command != NULL);
+        serve(work, ends[0]);
         _exit(0);
     }
     enum status status = helper > 0 ? OK : fail(ERR_IO, "the helper cannot be started: %s", strerror(errno));
-    close(down[0]);
-    close(up[1]);
-    to_helper = down[1];
-    from_helper = up[0];
+    close(ends[0]);
+    line = ends[1];
     if (status != OK)
         helper_end();
     return status;
@@ -136,14 +154,18 @@ bool helper_is_there(void)
     return helper > 0;
 }
 
-/* A path that begins like a variable would be taken for one: a path from here is a name in this directory. */
+static bool tell(const void *text, size_t count)
+{
+    uint32_t size = (uint32_t)count;
+    return helper > 0 && count <= MESSAGE_MAX && give(line, &size, sizeof size) && give(line, text, count);
+}
+
 void helper_remove_empty(const char *path)
 {
     char text[PATH_MAX];
     int n = path ? snprintf(text, sizeof text, "%s%s", *path == '/' ? "" : "./", path) : -1;
-    uint32_t size = (uint32_t)n;
-    if (helper > 0 && n > 0 && n < PATH_MAX && move(to_helper, &size, sizeof size, true))
-        move(to_helper, text, size, true);
+    if (n > 0 && n < PATH_MAX)
+        tell(text, (size_t)n);
 }
 
 enum status helper_run(const char *const *variables, int *code)
@@ -153,9 +175,7 @@ enum status helper_run(const char *const *variables, int *code)
     enum status status = OK;
     for (; *variables && status == OK; variables++)
         status = buffer_append(&text, *variables, (int64_t)strlen(*variables) + 1);
-    uint32_t size = (uint32_t)text.size;
-    if (status == OK && (text.size > MESSAGE_MAX || !move(to_helper, &size, sizeof size, true) ||
-                         !move(to_helper, text.data, size, true) || !move(from_helper, &answer, sizeof answer, false)))
+    if (status == OK && (!tell(text.data, (size_t)text.size) || !take(line, &answer, sizeof answer)))
         status = fail(ERR_IO, "the helper that runs it has gone");
     buffer_free(&text);
     if (status != OK)
@@ -167,11 +187,10 @@ enum status helper_run(const char *const *variables, int *code)
 
 void helper_end(void)
 {
-    if (to_helper < 0)
+    if (line < 0)
         return;
-    close(to_helper);
-    close(from_helper);
-    to_helper = from_helper = -1;
+    close(line);
+    line = -1;
     while (helper > 0 && waitpid(helper, NULL, 0) < 0 && errno == EINTR)
         continue;
     helper = 0;

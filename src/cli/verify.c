@@ -53,7 +53,7 @@ static void print_signature(const json_t *report)
 {
     const json_t *signature = json_object_get(report, "signature");
     if (!signature) {
-        out_print("signature   none that holds\n");
+        out_print("signature   none that was checked and holds\n");
         return;
     }
     out_print("signature   by key %s, %s\n", shown(signature, "key"),
@@ -76,7 +76,9 @@ static void print_report(const json_t *report)
         out_print("--data      %s\n", text_of(report, "data"));
     json_array_foreach(json_object_get(report, "problems"), i, entry)
         out_print("problem     %s\n", json_string_value(entry) ? json_string_value(entry) : "?");
-    out_print("%s\n", json_is_true(json_object_get(report, "verified")) ? "verified" : "NOT VERIFIED");
+    bool holds = json_is_true(json_object_get(report, "verified"));
+    bool by_key = json_is_true(json_object_get(json_object_get(report, "signature"), "checked"));
+    out_print("%s\n", !holds ? "NOT VERIFIED" : by_key ? "verified" : "intact; who made it was not checked (--verify-key KEY)");
 }
 
 /* The report is there also where the folder does not hold what it says; the message is then kept for the end. */

@@ -64,8 +64,8 @@ class Provenance(TrainCase):
             self.assertEqual((record["step"], record["made_from"]["settings"]["max_steps"]), (2, "2"))
             self.assertNotIn(str(self.dir), (folder / RECORD).read_text())          # a path is nobody's business
             out = self.ok("verify", folder, "--model", TINY, "--data", self.data)
-            self.assertIn("verified", out.splitlines())
-            self.assertIn("signature   none that holds", out)
+            self.assertIn("intact; who made it was not checked (--verify-key KEY)", out.splitlines())
+            self.assertIn("signature   none that was checked and holds", out)
         run_file = json.loads((self.dir / "out/run.json").read_text())
         self.assertEqual(run_file["made_from"], json.loads((self.dir / "out" / RECORD).read_text())["made_from"])
 
@@ -81,11 +81,11 @@ class Provenance(TrainCase):
         self.train("out", "--max-steps", 2)
         changed, missing, later = (self.copy(self.dir / "out", name) for name in ("changed", "missing", "later"))
         flip(changed / "adapter_model.safetensors", -1)
-        self.fails(4, "verify", changed, says=["adapter_model.safetensors: its bytes are not those"])
+        self.fails(4, "verify", changed, says=["adapter_model.safetensors: was changed: its checksum is not the one"])
         (missing / "adapter_config.json").unlink()
         self.fails(4, "verify", missing, says=["adapter_config.json: is missing, but provenance.json names it"])
         (later / "modeling_llama.py").write_text("import os\n")
-        self.fails(4, "verify", later, says=["modeling_llama.py: provenance.json does not name it"])
+        self.fails(4, "verify", later, says=["modeling_llama.py: was added later"])
         report = run("verify", later, "--json")
         self.assertEqual((report.returncode, json.loads(report.stdout)["verified"]), (4, False))
         (changed / RECORD).unlink()
@@ -100,8 +100,8 @@ class Provenance(TrainCase):
         model = shutil.copytree(TINY, self.dir / "model")
         self.ok("verify", self.dir / "out", "--model", model)
         flip(model / "model.safetensors", -1)
-        self.fails(4, "verify", self.dir / "out", "--model", model, says=["model.safetensors: its bytes are not those"])
-        self.fails(4, "verify", self.dir / "out", "--data", self.valid, says=["valid.jsonl: its bytes are not those"])
+        self.fails(4, "verify", self.dir / "out", "--model", model, says=["model.safetensors: was changed: its checksum is not the one"])
+        self.fails(4, "verify", self.dir / "out", "--data", self.valid, says=["valid.jsonl: was changed: its checksum is not the one"])
         self.fails(4, "verify", self.dir / "out", "--data", f"{self.data},{self.valid}", says=["2 files, and it was made from 1"])
 
     def test_minisign_verifies_what_hone_signs(self):
@@ -143,7 +143,7 @@ class Provenance(TrainCase):
         (copy / SIGNATURE).write_text("\n".join(lines) + "\n")
         self.refused(copy, says=["the signature is not of these bytes"])
         (copy / SIGNATURE).unlink()
-        self.refused(copy, says=["provenance.json.minisig: is missing: nobody has signed"])
+        self.refused(copy, says=["provenance.json.minisig: is missing: this is not signed"])
 
     def test_a_signature_that_was_changed_is_refused(self):
         out = self.signed()

@@ -30,6 +30,8 @@ static int setup(void **state)
     assert_ok(directory_make(outside));
     assert_ok(file_create(file_join(&arena, inside, "file"), "in", 2));
     assert_ok(file_create(file_join(&arena, outside, "file"), "out", 3));
+    assert_ok(file_create(file_join(&arena, outside, "linked"), "out", 3));
+    assert_ok(file_link("../outside/linked", file_join(&arena, inside, "linked")));
     assert_ok(file_link("../outside/file", file_join(&arena, inside, "link")));
     return 0;
 }
@@ -104,7 +106,12 @@ static int read_links(void)
     confine_allow_links(&c, inside);
     if (confine_end(&c, NULL) != OK)
         return 1;
-    return !opens(inside, "link", O_RDONLY) ? 2 : confine_holds_files() && opens(inside, "file", O_WRONLY) ? 3 : 0;
+    if (!opens(inside, "linked", O_RDONLY))
+        return 2;
+    return !confine_holds_files()            ? 0
+           : opens(inside, "link", O_RDONLY) ? 3 /* to a file of another name */
+           : opens(inside, "file", O_WRONLY) ? 4
+                                             : 0;
 }
 
 static void files_that_links_lead_to_may_be_read(void **state)
@@ -128,7 +135,7 @@ static int start_and_connect(void)
         return 4;
     if (syscall(SYS_io_uring_setup, 1, NULL) == 0 || errno != EPERM)
         return 5;
-    return refused_calls == 3 ? 0 : 6;
+    return refused_calls == 2 ? 0 : 6; /* libc asks by a Unix socket in passing: no word of that */
 }
 
 /* Fails if a jump of the filter is off by one, or the handler does not set what the call returns. */
