@@ -40,8 +40,8 @@ void confine_begin(struct confine *c, bool files);
 
 void confine_allow(struct confine *c, const char *path, enum confine_right right);
 
-/* In a directory, one level below it too: the files that links in it lead to may be read, if they have the link's name, or that of
- * a blob in a Hugging Face cache. */
+/* In a directory, one level below it too: the files that links in it lead to may be read, if they have the link's name, or that
+ * of a blob in a Hugging Face cache. */
 void confine_allow_links(struct confine *c, const char *path);
 
 /* From now on; and no more memory than the machine has, nor more open files than any model needs. `refused` is called with the

@@ -4,6 +4,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <ftw.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -145,59 +146,10 @@ enum status directory_make_temporary(struct arena *arena, const char **path)
     return mkdtemp(name) ? OK : file_fail(name, "make a temporary directory");
 }
 
-/* --- removing ------------------------------------------------------------------------------------------------------------- */
-
-enum { DEPTH_MAX = 64 };
-
-struct removal {
-    int cause; /* of the first that could not be removed; 0: all are gone */
-};
-
-static void note_cause(struct removal *r)
+static int remove_one(const char *path, const struct stat *st, int kind, struct FTW *place)
 {
-    if (errno != ENOENT && !r->cause)
-        r->cause = errno;
-}
-
-static void remove_at(struct removal *r, int folder, const char *name, int depth);
-
-/* By descriptors: who puts a link in a folder's place meanwhile does not lead the removal elsewhere. Takes fd. */
-static void remove_entries(struct removal *r, int fd, int depth)
-{
-    DIR *dir = fdopendir(fd);
-    if (!dir) {
-        note_cause(r);
-        close(fd);
-        return;
-    }
-    for (const struct dirent *entry; (entry = readdir(dir));)
-        if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0)
-            remove_at(r, dirfd(dir), entry->d_name, depth + 1);
-    closedir(dir);
-}
-
-static void remove_at(struct removal *r, int folder, const char *name, int depth)
-{
-    if (unlinkat(folder, name, 0) == 0)
-        return;
-    if (errno != EISDIR && errno != EPERM) {
-        note_cause(r);
-        return;
-    }
-    int cause = errno, fd = depth < DEPTH_MAX ? openat(folder, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC) : -1;
-    if (fd >= 0)
-        remove_entries(r, fd, depth);
-    else if (errno == ENOTDIR) /* a file that may not be removed */
-        r->cause = r->cause ? r->cause : cause;
-    if (unlinkat(folder, name, AT_REMOVEDIR) != 0 && errno != ENOTDIR)
-        note_cause(r);
-}
-
-static struct removal remove_all(const char *path)
-{
-    struct removal r = {0};
-    remove_at(&r, AT_FDCWD, path, 0);
-    return r;
+    (void)st, (void)kind, (void)place;
+    return remove(path) == 0 || errno == ENOENT ? 0 : (int)file_fail(path, "remove");
 }
 
 enum status directory_remove(const char *path)
@@ -205,16 +157,58 @@ enum status directory_remove(const char *path)
     char *copy = without_slashes(path);
     if (!copy)
         return ERR_MEMORY;
-    struct removal r = remove_all(copy);
-    errno = r.cause;
-    enum status status = r.cause ? file_fail(copy, "remove") : OK;
+    int result = nftw(copy, remove_one, 32, FTW_DEPTH | FTW_PHYS);
+    enum status status = (enum status)result;
+    if (result < 0)
+        status = errno == ENOENT ? OK : file_fail(copy, "remove");
     memory_free(copy);
     return status;
 }
 
+static int discard_one(const char *path, const struct stat *st, int kind, struct FTW *place)
+{
+    (void)st, (void)kind, (void)place;
+    remove(path);
+    return 0;
+}
+
 void directory_discard(const char *path)
 {
-    remove_all(path);
+    nftw(path, discard_one, 32, FTW_DEPTH | FTW_PHYS);
+}
+
+enum { DEPTH_MAX = 64 };
+
+static void remove_at(int folder, const char *name, int depth);
+
+/* Takes fd. */
+static void remove_entries(int fd, int depth)
+{
+    DIR *dir = fdopendir(fd);
+    if (!dir) {
+        close(fd);
+        return;
+    }
+    for (const struct dirent *entry; (entry = readdir(dir));)
+        if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0)
+            remove_at(dirfd(dir), entry->d_name, depth + 1);
+    closedir(dir);
+}
+
+static void remove_at(int folder, const char *name, int depth)
+{
+    if (unlinkat(folder, name, 0) == 0 || depth >= DEPTH_MAX)
+        return;
+    int fd = openat(folder, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (fd < 0)
+        return;
+    remove_entries(fd, depth);
+    unlinkat(folder, name, AT_REMOVEDIR);
+}
+
+void directory_discard_safely(const char *path)
+{
+    remove_at(AT_FDCWD, path, 0);
 }
 
 bool directory_is_free(const char *path)

@@ -33,6 +33,9 @@ enum status directory_remove(const char *path);
 /* Removes what can be removed of it and says nothing: for the remains of what failed, whose message stays. */
 void directory_discard(const char *path);
 
+/* The same where somebody may put links into it meanwhile: nothing elsewhere is removed. */
+void directory_discard_safely(const char *path);
+
 /* ERR_IO if the directory, or a file in it, may not be read by this process; other faults are not looked for. */
 enum status directory_may_read(struct arena *arena, const char *path);
 

@@ -105,7 +105,7 @@ static void serve(const struct helper_work *work, int fd)
     for (int i = 0; i < count; i++)
         directory_remove_empty(empty[i]);
     if (work->temporary)
-        directory_discard(work->temporary);
+        directory_discard_safely(work->temporary);
 }
 
 /* What stops the run does not stop its helper, which ends when the run has. Files that the run was given are not kept open. */

@@ -222,6 +222,20 @@ static void an_old_directory_that_cannot_be_removed_is_a_warning(void **state)
     assert_int_equal(count_names(at("w")), 2);
 }
 
+/* Fails if a link is gone through, or something is left. */
+static void what_is_discarded_safely_is_no_link_of_others(void **state)
+{
+    (void)state;
+    assert_ok(directory_make(at("w/own/deep/er")));
+    assert_ok(directory_make(at("w/others")));
+    put("w/own/deep/er/file", "own");
+    put("w/others/file", "others");
+    assert_ok(file_link("../../others", at("w/own/deep/link")));
+    directory_discard_safely(at("w/own"));
+    assert_true(directory_is_free(at("w/own")));
+    assert_content("w/others/file", "others");
+}
+
 /* Fails if only what is written into a new directory is flushed, and not its name. */
 static void a_new_directory_is_durable_in_its_parent(void **state)
 {
@@ -528,6 +542,7 @@ int main(void)
         cmocka_unit_test(a_directory_is_replaced_whole),
         cmocka_unit_test(a_name_is_never_without_a_directory),
         cmocka_unit_test(an_old_directory_that_cannot_be_removed_is_a_warning),
+        cmocka_unit_test(what_is_discarded_safely_is_no_link_of_others),
         cmocka_unit_test(a_new_directory_is_durable_in_its_parent),
         cmocka_unit_test(a_file_is_copied_whole),
         cmocka_unit_test(every_allocation_may_fail),
