@@ -93,7 +93,7 @@ double file_age(const char *path); /* seconds since then, or since it was writte
 bool file_exists(const char *path);
 bool file_is_missing(const char *path); /* not where nobody knows, as the system cannot look */
 bool file_is_directory(const char *path);
-bool file_is_special(const char *path); /* there, and neither a file nor a directory */
+bool file_is_special(const char *path);       /* there, and neither a file nor a directory */
 bool file_same(const char *a, const char *b); /* both name the same existing file */
 
 /* Where a link leads, as it says, in the arena; *target is NULL if there is no link of this name. */

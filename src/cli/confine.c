@@ -47,7 +47,7 @@ hone_status cli_confine(hone_options *options, int uses)
     bool alone = hone_ranks() == 1; /* files of ranks are not kept back */
     if (asked && !strcmp(asked, "off"))
         return HONE_OK;
-    bool helped = uses & CLI_TEMPORARY || option(options, "output") || option(options, "on_finish");
+    bool helped = option(options, "on_finish") ? hone_rank() == 0 : alone && (uses & CLI_TEMPORARY || option(options, "output"));
     hone_status status = helped ? start_helper(options, alone && uses & CLI_TEMPORARY, &arena) : HONE_OK;
     if (status == HONE_OK)
         status = hone_confine(options, signals_tell_refusal, &report);
