@@ -68,7 +68,7 @@ C = {
         "src/hub/http.c": "HONE_CURL_LIBRARY",
     }),
     "environment": (r'(?<!\w)(?:secure_)?getenv\s*\(\s*"?([^")]+)', True, {
-        "src/api/confine.c": "CUDA_MPS_PIPE_DIRECTORY HF_TOKEN_PATH HOME LD_LIBRARY_PATH *names variable",     # places that stay readable, and caches of drivers
+        "src/api/confine.c": "CUDA_MPS_PIPE_DIRECTORY HF_TOKEN_PATH HOME LD_LIBRARY_PATH XDG_CACHE_HOME *names variable",     # places that stay readable, and caches of drivers
         "src/base/cache.c": "HOME HONE_CACHE XDG_CACHE_HOME",   # kernels in it are code: device/kernel_cache.c asks code_trust
         "src/base/clock.c": "SOURCE_DATE_EPOCH",
         "src/base/code.c": "name",

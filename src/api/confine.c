@@ -300,11 +300,15 @@ static void allow_libraries(struct confine *c, struct arena *arena)
     allow_parts(c, arena, getenv("LD_LIBRARY_PATH"));
 }
 
-/* A folder of a library's own, which it may have to make. */
-static void allow_own_cache(struct confine *c, struct arena *arena, const char *variable, const char *below_home)
+/* A folder of a library's own, which it may have to make: what a variable names, or one in the user's cache. */
+static void allow_own_cache(struct confine *c, struct arena *arena, const char *variable, const char *in_cache,
+                            const char *in_home)
 {
-    const char *own = getenv(variable), *home = getenv("HOME");
-    const char *path = own && *own ? own : home && *home ? file_join(arena, home, below_home) : NULL;
+    const char *own = getenv(variable), *caches = in_cache ? getenv("XDG_CACHE_HOME") : NULL, *home = getenv("HOME");
+    const char *path = own && *own         ? own
+                       : caches && *caches ? file_join(arena, caches, in_cache)
+                       : home && *home     ? file_join(arena, home, in_home)
+                                           : NULL;
     if (path && (file_is_directory(path) || directory_make(path) == OK))
         confine_allow(c, path, CONFINE_WRITE);
 }
@@ -314,7 +318,7 @@ static void allow_card(struct confine *c, struct arena *arena)
     allow_all(c, card_devices, CONFINE_DEVICE);
     for (int i = 0; i < CARDS_MAX; i++)
         confine_allow(c, arena_format(arena, "/dev/nvidia%d", i), CONFINE_DEVICE);
-    allow_own_cache(c, arena, "CUDA_CACHE_PATH", ".nv/ComputeCache");
+    allow_own_cache(c, arena, "CUDA_CACHE_PATH", NULL, ".nv/ComputeCache");
     confine_allow(c, "/dev/shm", CONFINE_WRITE);
     confine_allow(c, "/var/run/nvidia-persistenced", CONFINE_READ);
     confine_allow(c, "/tmp/nvidia-mps", CONFINE_WRITE);
@@ -331,7 +335,7 @@ static void allow_linker(struct confine *c, struct arena *arena)
     if (code_find_program(arena, "ld", &linker) == OK)
         confine_allow(c, linker, CONFINE_RUN);
     allow_all(c, loaders, CONFINE_RUN);
-    allow_own_cache(c, arena, "POCL_CACHE_DIR", ".cache/pocl");
+    allow_own_cache(c, arena, "POCL_CACHE_DIR", "pocl", ".cache/pocl");
     allow_all(c, card_devices, CONFINE_DEVICE);
 }
 

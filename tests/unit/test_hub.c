@@ -98,8 +98,8 @@ static void origins_are_compared_as_libcurl_reads_them(void **state)
                                           "file:///hub.co",
                                           "https://hub.co:x/",
                                           "https://hub.co:65536/",
-                                          "https://h\xc3\xbc"
-                                          "b.co/",
+                                          ("https://h\xc3\xbc"
+                                           "b.co/"),
                                           "https://hub.co\t/",
                                           "https://hub co/",
                                           "https://hub%2fco/",
