@@ -97,7 +97,7 @@ static enum status check_counts(const struct trainer_place *p, const char *path)
         {"guard_norm_count", p->guard.norm.count, 0, step, "the steps so far"},
         {"warnings", p->warnings, 0, step, "the steps so far"},
         {"best_step", p->best_step, 0, step, "the steps so far"},
-        {"stale_evals", p->stale_evals, 0, step + 1, "the validations that so many steps can have"},
+        {"stale_evals", p->stale_evals, 0, step < COUNT_MAX ? step + 1 : step, "the validations that so many steps can have"},
     };
     for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++)
         if (counts[i].is < counts[i].min || counts[i].is > counts[i].max)

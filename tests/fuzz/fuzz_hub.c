@@ -77,8 +77,10 @@ void fuzz_input(const uint8_t *data, size_t size)
     struct arena arena = {0};
     struct hub_listing listing;
     if (listing_read(&listing, &arena, (const char *)list.data, (int64_t)list.size, "list") == OK) {
-        char *include = strndup((const char *)patterns.data, patterns.size);
+        char *include = calloc(patterns.size + 1, 1);
         PROMISE(include != NULL);
+        if (patterns.size)
+            memcpy(include, patterns.data, patterns.size);
         check_list(&listing);
         choose(&listing, NULL, index);
         choose(&listing, include, index);

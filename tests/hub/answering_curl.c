@@ -179,7 +179,10 @@ static void keep_location(const char *line, size_t size, char **location)
         size--;
     if (at == size)
         return;
-    *location = strndup(line + at, size - at);
+    *location = calloc(size - at + 1, 1);
+    if (!*location)
+        abort();
+    memcpy(*location, line + at, size - at);
 }
 
 /* Gives one line to the program, in memory of its own so that a read beyond it is seen. */
