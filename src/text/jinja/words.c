@@ -82,7 +82,7 @@ static enum status strip(struct render *render, struct value self, const struct 
         TRY(stripped(render, code, &s, &more));
         end = more ? before : end;
     }
-    TRY(render_step(render, (begin + text->size - end) / 4));
+    TRY(render_step(render, (begin + text->size - end) / 3));
     return text_slice(render, text, begin, end, out);
 }
 
