@@ -104,8 +104,7 @@ static const char *const network_places[] = {"/etc/resolv.conf",
 static const char *const certificates[] = {"SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", NULL};
 
 /* Folders of libraries, besides those that a HONE_..._LIBRARY is in. */
-static const char *const library_folders[] = {"CUDA_HOME",     "CUDA_PATH", "CONDA_PREFIX", "VIRTUAL_ENV", "OCL_ICD_VENDORS",
-                                              "POCL_BUILDING", NULL};
+static const char *const library_folders[] = {"CUDA_HOME", "CUDA_PATH", "CONDA_PREFIX", "VIRTUAL_ENV", "OCL_ICD_VENDORS", NULL};
 
 /* Cards, as their drivers name them. */
 static const char *const card_devices[] = {"/dev/dri",
@@ -200,8 +199,7 @@ static void allow_sources(struct confine *c, struct arena *arena, const struct o
     allow_list(c, arena, o->eval_dataset_path);
 }
 
-/* --- directories that are to be written to must be there ---------------------------------------------------------------------
- */
+/* --- directories that are to be written to must be there ----------------------------------------------------------------- */
 
 /* Makes a directory, and notes it and those above it that were not there, the innermost first. One that cannot be made is the
  * command's to tell of. */

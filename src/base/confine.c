@@ -441,8 +441,7 @@ static bool hear(void (*refused)(const char *call))
     return !refused || sigaction(SIGSYS, &action, NULL) == 0;
 }
 
-/* --- memory and open files ---------------------------------------------------------------------------------------------------
- */
+/* --- memory and open files ----------------------------------------------------------------------------------------------- */
 
 enum { OPEN_FILES_MAX = 1 << 16 };
 

@@ -58,8 +58,7 @@ static bool take(int fd, void *bytes, size_t count)
     return true;
 }
 
-/* --- the helper's side --------------------------------------------------------------------------------------------------------
- */
+/* --- the helper's side --------------------------------------------------------------------------------------------------- */
 
 /* Whoever speaks through the line may be an intruder: a variable is one of these, which no program takes for code, and each comes
  * at most once. What is not expected is passed over. */
@@ -124,8 +123,7 @@ static void become_helper(int fd, bool prints)
     syscall(SYS_close_range, fd + 1, ~0U, 0);
 }
 
-/* --- the run's side ------------------------------------------------------------------------------------------------------------
- */
+/* --- the run's side ------------------------------------------------------------------------------------------------------ */
 
 enum status helper_start(const struct helper_work *work)
 {
