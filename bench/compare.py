@@ -1,14 +1,14 @@
-"""hone beside PyTorch with PEFT, TRL and llama.cpp, on the same two cores: runs in turn, medians, and a report.
+"""hone compared with PyTorch with PEFT, TRL and llama.cpp, on the same two cores: runs in turn, medians, and a report.
 
     compare.py HONE ASSETS DATA [--only lora-bf16,decode-bf16] [--repeats 5] [--steps 3] [--out docs] [--work DIR] [--draw]
 
-Some workloads have no peer: `engine-NAME` compares a step with its own matmuls alone, and `growth` sequences of 1,024 to 16,384
+Some workloads have no peer: `engine-NAME` compares a step with its own matmuls, and `growth` sequences of 1,024 to 16,384
 tokens.
 
 ASSETS/venv has the other programs, ASSETS/models/smollm2 the model; DATA is tests/data/debian-chat. The sides alternate (A B,
 B A, A B …), each run is a process of its own, and a ratio is the median of the rounds' ratios, so that other load on the
 machine, which both meet, changes it little. Peak memory is the system's figure for the process (ru_maxrss). OUT/speed.json keeps
-what each workload measured last; OUT/speed.md and OUT/speed.svg are drawn from it, and --draw does that alone.
+what each workload measured last; OUT/speed.md and OUT/speed.svg are drawn from it, and --draw does only that.
 """
 import argparse
 import json
@@ -156,12 +156,12 @@ class Bench:
             return seconds, peak
 
     def hone_decode(self, model):
-        """hone tells its speed on a terminal alone."""
+        """hone tells its speed only on a terminal."""
         _, said, _, peak = run([self.hone, "generate", "--model", model, "--device", "cpu", "--threads", CORES, "--dtype",
                                 "bfloat16", "--prompt", ASK, "--max-new-tokens", NEW], terminal=True)
         rate = re.search(r"new at ([\d.]+) tok/s", said)
         if not rate:
-            raise Failed(f"hone generate told no speed: {said}")
+            raise Failed(f"hone generate reported no speed: {said}")
         return float(rate[1]), peak
 
     def llama_decode(self, model):
@@ -169,7 +169,7 @@ class Bench:
         return done["tokens_per_second"], peak
 
     def engine(self, name):
-        """The time that the matmuls of a step take alone, as a part of the step's."""
+        """The time that only the matmuls of a step take, as a part of the step's."""
         options, length = ENGINE[name][1:]
         text, _, _, _ = run([self.hone, "bench", "--json", "--profile", "--model", self.model, "--device", "cpu", "--max-steps",
                              self.args.repeats, "--threads", CORES, "--per-device-train-batch-size", 1024 // length or 1,
@@ -192,8 +192,8 @@ class Bench:
         attention = sum(op["seconds"] for op in profile["ops"] if op["op"].startswith("attention"))
         return {"tokens": length, "seconds": profile["ops_seconds"], "attention": attention, "peak": peak}
 
-    def beside_busy(self, measure):
-        """A program's speed beside one busy loop, as a part of its speed just before."""
+    def with_busy(self, measure):
+        """A program's speed next to one busy loop, as a part of its speed just before."""
         idle, _ = measure()
         loop = subprocess.Popen([sys.executable, "-c", "while True: pass"])
         try:
@@ -230,9 +230,9 @@ WORKLOADS = {
                     lambda b: b.hone_decode(b.model), lambda b: b.llama_decode(b.gguf("bf16"))),
     "decode-q4_1": ("decoding, Q4_1", "tok/s", True, "hone", "llama.cpp",
                     lambda b: b.hone_decode(b.gguf("q4_1")), lambda b: b.llama_decode(b.gguf("q4_1"))),
-    "busy": ("LoRA, bfloat16, beside one busy loop", "of idle speed", True, "hone", "PEFT",
-             lambda b: b.beside_busy(lambda: b.hone_steps(b.model, batch=4, length=256)),
-             lambda b: b.beside_busy(b.peft_steps)),
+    "busy": ("LoRA, bfloat16, next to one busy loop", "of idle speed", True, "hone", "PEFT",
+             lambda b: b.with_busy(lambda: b.hone_steps(b.model, batch=4, length=256)),
+             lambda b: b.with_busy(b.peft_steps)),
 }
 # Those without a peer.
 ALONE = {**{f"engine-{name}": lambda b, name=name: b.engine(name) for name in ENGINE},
@@ -275,7 +275,7 @@ def figure(value, unit):
 
 def spread(rounds):
     ratios = [one["ratio"] for one in rounds]
-    return f"{min(ratios):.2f} – {max(ratios):.2f}"
+    return f"{min(ratios):.2f}–{max(ratios):.2f}"
 
 
 def prose(text, item=False):
@@ -284,38 +284,35 @@ def prose(text, item=False):
 
 def row(name, rounds):
     what, unit, _, ours, theirs, *_ = WORKLOADS[name]
-    cells = (what, f"`{name}`", figure(middle(rounds, "hone"), unit) + ("" if ours == "hone" else f" ({ours})"),
+    cells = (what, figure(middle(rounds, "hone"), unit) + ("" if ours == "hone" else f" ({ours})"),
              f"{figure(middle(rounds, 'other'), unit)} ({theirs})", f"**{middle(rounds, 'ratio'):.2f}** ({spread(rounds)})",
-             str(len(rounds)), f"{middle(rounds, 'hone_peak') / 1e9:.2f} GB, {middle(rounds, 'other_peak') / 1e9:.2f} GB")
+             f"{middle(rounds, 'hone_peak') / 1e9:.2f} GB, {middle(rounds, 'other_peak') / 1e9:.2f} GB")
     return f"| {' | '.join(cells)} |"
 
 
 def report(results):
     """The page. A ratio above 1 says that hone is the faster."""
     measured = {name: results["workloads"][name] for name in WORKLOADS if name in results["workloads"]}
-    first = [name for name, entry in measured.items() if entry.get("nice", 0) < 0]
     loads, alone = [entry["load"] for entry in measured.values()], results.get("alone", {})
     return "\n".join([
-        "# Speed", "",
-        prose("hone beside other programs on two cores of one machine, made by `bench/compare.py`. The sides ran in turn, each "
-              "run in a process of its own. A figure is the median of the rounds; a ratio is the median of the rounds' ratios, "
-              "with its lowest and highest beside it, and above 1 hone is the faster. Memory is the process's peak, with the "
-              "pages of mapped files that it has touched."), "",
+        "<!-- Made by bench/compare.py: edit that file. -->", "# Speed", "",
+        prose("hone compared with other programs on two cores, by `bench/compare.py`. The sides ran in turn; figures are medians of "
+              f"at least {min(len(e['rounds']) for e in measured.values())} rounds. A ratio is the median of the rounds' ratios, with the "
+              "lowest and the highest; above 1 hone is the faster. Memory is the process's peak, with the touched pages of mapped "
+              "files."), "",
         "![how many times as fast as the other program](speed.svg)", "",
-        "| workload | name | hone | the other | ratio | rounds | memory |", "|---|---|---|---|---|---|---|",
+        "| workload | hone | the other | ratio | memory: hone, the other |", "|---|---|---|---|---|",
         *(row(name, entry["rounds"]) for name, entry in measured.items()), "",
-        prose(f"{results['machine']}, {CORES} cores. The load of the machine before a workload was {min(loads):.1f} to "
-              f"{max(loads):.1f}: where it is above {CORES} before the sides have even begun, the figures are lower than on an "
-              "idle machine, and the ratios say more than they do. "
-              + (f"Both sides of {', '.join(first)} went before the other load (`nice -n -20`). " if first else "") + "Versions: "
+        prose(f"{results['machine']}, {CORES} cores. The machine also had other load ({min(loads):.1f} to {max(loads):.1f}), so the "
+              "ratios say more than the figures. Versions: "
               + ", ".join(f"{name} {version}" for name, version in results["versions"].items()) + "."), "",
         "What is compared:", "",
-        prose("SmolLM2-135M-Instruct, LoRA with r = 16 on all linear layers, AdamW, clipping. Steps are windows of random "
-              "tokens, all of them trained; the first two of a process do not count.", True),
-        prose("PyTorch has sdpa for attention, the adapter in the model's type and the fused AdamW. In bfloat16 it keeps no "
-              "float32 copy of what it trains; hone does.", True),
-        prose("TRL's SFTTrainer has batches of 4 chats and a loss over the last answer alone. hone reads the same file with no "
-              "tokens cached, and trains on all answers.", True),
+        prose("SmolLM2-135M-Instruct, LoRA with r = 16 on all linear layers, AdamW, clipping. Steps are windows of random tokens, "
+              "all of them trained.", True),
+        prose("PyTorch has sdpa, the adapter in the model's type and the fused AdamW. In bfloat16 it keeps no float32 copy of what "
+              "it trains; hone does.", True),
+        prose("TRL's SFTTrainer has batches of 4 chats and trains on the last answer only; hone trains on all answers, with no "
+              "tokens cached.", True),
         prose(f"Decoding is {NEW} tokens after a short prompt, greedy, with the same number of threads.", True),
         *engine_report({name: alone[f"engine-{name}"] for name in ENGINE if f"engine-{name}" in alone}),
         *(growth_report(alone["growth"]) if "growth" in alone else []), "", "## What limits it", "",
@@ -323,23 +320,22 @@ def report(results):
 
 
 def engine_report(shares):
-    return ["", "## Beside the engine", "",
-            prose("The matmuls of a step, attention's among them, run alone through oneDNN in the same process on the same threads, "
-                  "in turn with the step (`hone bench --profile`): the time that they take is the limit of the step's."), "",
-            "| workload | step | its matmuls alone | share | rounds |", "|---|---|---|---|---|",
-            *(f"| {ENGINE[name][0]} | {one['step_seconds']:.3f} s | {one['bare_seconds']:.3f} s | **{one['ratio']:.2f}** | "
-              f"{one['rounds']} |" for name, one in shares.items())]
+    return ["", "## A step and its matmuls", "",
+            prose("A step's matmuls, attention's among them, by themselves through oneDNN (`hone bench --profile`): the limit of the "
+                  "step's time."), "",
+            "| workload | step | its matmuls | share |", "|---|---|---|---|",
+            *(f"| {ENGINE[name][0]} | {one['step_seconds']:.3f} s | {one['bare_seconds']:.3f} s | **{one['ratio']:.2f}** |"
+              for name, one in shares.items())]
 
 
 LIMITS = (
-    "LoRA in bfloat16 and float32: the step takes little more than its matmuls take alone, and both sides run these through oneDNN. "
-    "What is left to gain is fewer or faster matmuls.",
-    "Long sequences: attention takes two thirds of the step at 8,192 tokens, and most of that is vector work (exponentials, and "
-    "splitting probabilities into two 16-bit parts so that they are not rounded), not matrix products.",
+    "LoRA: matmuls, which both sides run through oneDNN.",
+    "Long sequences: attention, most of it vector work (exponentials, and probabilities split into two 16-bit parts so that they are "
+    "not rounded).",
     "Chats: the ratio of a step, times what TRL computes on padding.",
     "Decoding in Q4_1: hone multiplies the weights by activations as they are; llama.cpp rounds those to 8 bits first, and its "
     "integer products are faster.",
-    "Start: reading the weights and packing them for the matrix unit, which the first step waits for.",
+    "Start: reading the weights and packing them for the matrix unit.",
 )
 
 
@@ -351,8 +347,8 @@ def growth_report(rows):
         return (f"| {one['tokens']:,} | {one['seconds']:.2f} s | {one['attention'] / one['seconds']:.0%} | "
                 f"{one['tokens'] / rest:.0f} tok/s | {one['peak'] / 1e9:.2f} GB | {added} |")
     return ["", "## Longer sequences", "",
-            prose(f"One sequence a step, {LAYERS} layers of the model, bfloat16: the ops' time, attention's part of it, the speed of all "
-                  "other ops together, which should not fall, and the peak of memory, of which each token should add the same."), "",
+            prose(f"One sequence a step, {LAYERS} layers of the model, bfloat16. The speed without attention should not fall, and each "
+                  "token should add the same memory."), "",
             "| tokens | ops | attention | speed without attention | memory | a token added |", "|---|---|---|---|---|---|",
             *(line(one, before) for one, before in zip(rows, [None, *rows]))]
 
@@ -363,7 +359,7 @@ def draw(results):
             if name in results["workloads"]]
     width, left, right, step, top = 720, 270, 60, 30, 52
     reach = max(1, math.ceil(max(abs(math.log2(ratio)) for _, ratio in rows)))
-    unit = (width - left - right - 40) / (2 * reach)         # 40: for the number beside a bar that ends on the left
+    unit = (width - left - right - 40) / (2 * reach)         # 40: for the number next to a bar that ends on the left
     middle_x, height = left + 40 + reach * unit, top + step * len(rows) + 22
     parts = [f'<text x="{left}" y="24" fill="{INK}" font-weight="600">how many times as fast as the other program</text>']
     for power in range(-reach, reach + 1):
@@ -380,7 +376,7 @@ def draw(results):
                      f'fill="{TRAIN if ratio >= 1 else VALID}"/>')
         side, anchor = (end + 6, "start") if ratio >= 1 else (end - 6, "end")
         parts.append(f'<text x="{side:.1f}" y="{y + 13}" fill="{INK}" text-anchor="{anchor}" font-size="12">{ratio:.2f}</text>')
-    return svg("hone beside other programs: ratios of speed", parts, width, height)
+    return svg("hone compared with other programs: ratios of speed", parts, width, height)
 
 
 def write(folder, results):

@@ -4,7 +4,7 @@
 
 Prints one JSON object at the end. Kinds:
   train   steps of LoRA, QLoRA or full fine-tuning on windows of random tokens: the seconds of each step after the first ones
-  sft     TRL's SFTTrainer over a file of chats, the adapter saved; its first step is told on standard error as hone tells its own
+  sft     TRL's SFTTrainer over a file of chats, the adapter saved; its first step is reported on standard error as hone reports its own
   decode  llama.cpp: tokens a second after the prompt
 PyTorch gets what makes it quickest here: sdpa for attention, the adapter in the model's type, the fused AdamW.
 """

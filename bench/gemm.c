@@ -1,5 +1,5 @@
-/* The matmuls of a LoRA training step of SmolLM2-135M (r = 16 on all linear layers, 4 x 256 tokens): each by hone's engine,
- * beside the same matmul by oneDNN alone with the layouts that it likes best, the weights packed beforehand.
+/* The matmuls of a LoRA training step of SmolLM2-135M (r = 16 on all linear layers, 4 x 256 tokens): each by hone's engine, next
+ * to the same matmul by only oneDNN with the layouts that it likes best, the weights packed beforehand.
  *
  *     gemm bfloat16|float32 [threads] [rounds]
  *

@@ -1,4 +1,4 @@
-"""Draws what rounding.py measured, and prints it as tables for a page.
+"""Draws what rounding.py measured, and prints it as tables. With HONE_RECORD the sums go to tests/RESULTS.md.
 
     plot_rounding.py RESULTS.jsonl OUT.svg
 
@@ -6,10 +6,14 @@ How far a bfloat16 run is from the float32 run of the same trainer, seed and rat
 step. Where a trainer has no such float32 run, hone's stands for it; where both exist, their distance is printed. The picture
 shows the first seed, a plot for each rate, as running means; the tables show all runs.
 """
+import os
 import sys
 
 import plot_loss
 import rounding
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "tests"))
+import figures
 
 REACH = 10  # of the running mean, in steps to either side
 COLUMNS, WIDTH, PLOT_WIDTH, PLOT_HEIGHT = 2, 760, 294, 176
@@ -24,11 +28,11 @@ def same(run, other):
     return all(run[key] == other[key] for key in rounding.RUN if key != "trainer")
 
 
-def exact_run(results, run):
-    """The float32 run beside a bfloat16 run, or None."""
+def exact_run(study, run):
+    """The float32 run of a bfloat16 run, or None."""
     want = {**run, "dtype": "float32"}
-    beside = {other["trainer"]: other for other in results if same(other, want)}
-    return beside.get(run["trainer"], beside.get("hone"))
+    exact = {other["trainer"]: other for other in study if same(other, want)}
+    return exact.get(run["trainer"], exact.get("hone"))
 
 
 def distances(run, exact):
@@ -43,12 +47,12 @@ def mean(values):
     return sum(values) / len(values)
 
 
-def pairs(results):
-    """The bfloat16 runs with the float32 runs beside them, by rate, seed and trainer."""
+def pairs(study):
+    """The bfloat16 runs with their float32 runs, by rate, seed and trainer."""
     order = list(LINES)
-    runs = [run for run in results if run["dtype"] == "bfloat16" and run["trainer"] in order]
+    runs = [run for run in study if run["dtype"] == "bfloat16" and run["trainer"] in order]
     runs.sort(key=lambda run: (run["rate"], run["seed"], order.index(run["trainer"])))
-    return [(run, exact_run(results, run)) for run in runs if exact_run(results, run)]
+    return [(run, exact_run(study, run)) for run in runs if exact_run(study, run)]
 
 
 def print_distances(found):
@@ -69,15 +73,23 @@ def print_evaluations(found):
               f" | {run['eval_loss']:.4f} | {run['adapter_loss']:.4f} |")
 
 
-def print_agreement(results):
+def print_agreement(study):
     """How far the float32 runs of the trainers are from each other."""
-    for run in results:
-        exact = exact_run(results, {**run, "trainer": "hone"})
+    for run in study:
+        exact = exact_run(study, {**run, "trainer": "hone"})
         if run["dtype"] == "float32" and run["trainer"] != "hone" and exact:
             far = [abs(d) for d in distances(run, exact)]
             print(f"\nfloat32, rate {rate_text(run['rate'])}, seed {run['seed']}: {run['trainer']}'s losses are off hone's by"
                   f" {mean(far):.1e} on average, {max(far):.1e} at the most; validation losses"
                   f" by {abs(run['eval_loss'] / exact['eval_loss'] - 1):.1e}")
+
+
+def record(found):
+    for run, exact in found:
+        figures.record("Rounding", f"{rate_text(run['rate'])}, seed {run['seed']}, {run['trainer']}",
+                       training_loss_above_float32=f"{mean(distances(run, exact)):.2%}",
+                       validation_loss_in_float32=f"{exact['eval_loss']:.4f}" if exact["trainer"] == run["trainer"] else "",
+                       in_bfloat16=f"{run['eval_loss']:.4f}", of_its_adapter_in_float32=f"{run['adapter_loss']:.4f}")
 
 
 def legend(plot, x, trainers):
@@ -113,13 +125,14 @@ def draw(found):
 def main():
     if len(sys.argv) != 3:
         raise SystemExit(__doc__)
-    results = rounding.read_results(sys.argv[1])
-    found = pairs(results)
+    runs = rounding.read_results(sys.argv[1])
+    found = pairs(runs)
     if not found:
-        raise SystemExit(f"{sys.argv[1]}: no bfloat16 run has a float32 run beside it")
+        raise SystemExit(f"{sys.argv[1]}: no bfloat16 run has a float32 run of the same kind")
     print_distances(found)
     print_evaluations(found)
-    print_agreement(results)
+    print_agreement(runs)
+    record(found)
     with open(sys.argv[2], "w", encoding="utf-8") as file:
         file.write(draw(found))
 

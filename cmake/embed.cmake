@@ -1,7 +1,7 @@
 # Writes the kernels' texts into one C file: cmake -DOUTPUT=... -DDIALECT=... -DFILES=a.kl,b.kl -P embed.cmake
 #
-# As bytes, because a text may be longer than a string literal has to be; each stands behind the dialect, and those for tensor
-# cores (a_mma.kl, a_mma_b.kl) behind dialect_mma.h too, those that use spans behind dialect_span.h.
+# As bytes, because a text may be longer than a string literal has to be; each stands after the dialect, and those for tensor
+# cores (a_mma.kl, a_mma_b.kl) after dialect_mma.h too, those that use spans after dialect_span.h.
 string(REPLACE "," ";" FILES "${FILES}")
 file(READ ${DIALECT} dialect)
 string(REPLACE "dialect.h" "dialect_mma.h" DIALECT_MMA "${DIALECT}")

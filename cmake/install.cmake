@@ -6,7 +6,7 @@ include(CMakePackageConfigHelpers)
 target_include_directories(hone-shared INTERFACE $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>
                            $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
 set_target_properties(hone-shared PROPERTIES EXPORT_NAME hone)
-if(HONE_PORTABLE)       # DT_RPATH holds for what the libraries beside the program need, too; DT_RUNPATH does not
+if(HONE_PORTABLE)       # DT_RPATH holds for what the libraries next to the program need, too; DT_RUNPATH does not
     target_link_options(hone PRIVATE -Wl,--disable-new-dtags)
     target_link_options(hone-shared PRIVATE -Wl,--disable-new-dtags)
     set_target_properties(hone PROPERTIES INSTALL_RPATH "$ORIGIN/../lib")

@@ -33,7 +33,7 @@ static int print(void *file, const char *text, size_t length)
 int main(int argc, char **argv)
 {
     hone_options *options;
-    hone_model *model; /* for its tokenizer alone: no weight is read */
+    hone_model *model; /* only for its tokenizer: no weight is read */
     hone_trainer *trainer;
     hone_sequence *chat;
     hone_generate_result said = {.size = sizeof said};

@@ -69,11 +69,11 @@ typedef enum hone_status {
 
 HONE_API const char *hone_version(void);
 
-/* The rank of this process among those of its run, as its launcher says (mpirun, srun, torchrun's variables); 0 alone. Trainers
- * of all ranks train together: each call that trains, validates, saves or loads is made by all of them, in the same order. Rank 0
- * alone writes files. */
+/* The rank of this process among those of its run, as its launcher says (mpirun, srun, torchrun's variables); 0 for a single
+ * process. Trainers of all ranks train together: each call that trains, validates, saves or loads is made by all of them, in the
+ * same order. Only rank 0 writes files. */
 HONE_API int hone_rank(void);
-HONE_API int hone_ranks(void);         /* how many there are; 1 alone */
+HONE_API int hone_ranks(void);         /* how many there are; 1 for a single process */
 HONE_API const char *hone_error(void); /* of this thread's last failure; never NULL */
 HONE_API const char *hone_status_text(hone_status status);
 
@@ -201,7 +201,7 @@ typedef struct hone_sampling {
     int64_t max_new_tokens;     /* at least 1; the answer also ends where the window is full */
     double temperature;         /* 0: always the most likely token */
     double top_p;               /* 0: 1, all tokens */
-    int64_t seed;               /* what is drawn depends on it and on the position alone */
+    int64_t seed;               /* what is drawn depends only on it and on the position */
     const int32_t *stop_tokens; /* that end the answer, besides the model's own; may be NULL */
     int64_t stop_count;
 } hone_sampling;
@@ -291,7 +291,7 @@ typedef struct hone_step {
     int64_t tokens, trained_tokens;
     double seconds;
     int applied;         /* 0: the loss or the gradient's norm was not finite, so nothing was changed */
-    double engine_share; /* of `seconds`, what the step's matmuls alone would take: no step can be faster; NaN: not known */
+    double engine_share; /* of `seconds`, what only the step's matmuls would take: no step can be faster; NaN: not known */
 } hone_step;
 
 /* Divides, clips, steps the optimizer, and clears the sums. A negative learning rate means the schedule's. The options
@@ -315,8 +315,8 @@ HONE_API hone_status hone_trainer_sample(hone_trainer *trainer, const char *prom
 HONE_API hone_status hone_trainer_save(hone_trainer *trainer, const char *dir);
 
 /* The whole state (the above, the optimizer, the place in the data): a run that loads it resumes as if it had not been
- * interrupted. Between steps only: gradients that were added and not yet used are no part of it. A state that is in the
- * directory is replaced, with all that is beside it; a directory with files and no state is refused. */
+ * interrupted. Between steps only: gradients that were added and not yet used are no part of it. A state that is in the directory
+ * is replaced, with all that is next to it; a directory with files and no state is refused. */
 HONE_API hone_status hone_trainer_save_state(hone_trainer *trainer, const char *dir);
 HONE_API hone_status hone_trainer_load_state(hone_trainer *trainer, const char *dir);
 
@@ -339,7 +339,7 @@ typedef struct hone_event {
     double eval_loss;
     int best; /* the lowest validation loss so far */
     const char *path;
-    int64_t under_way; /* steps beyond `step` that a GPU has begun: at most one, and only at HONE_EVENT_STEP */
+    int64_t in_flight; /* steps beyond `step` that a GPU has begun: at most one, and only at HONE_EVENT_STEP */
     const char *prompt, *answer;
     int64_t new_tokens; /* of the answer */
     /* At HONE_EVENT_WAIT "validating", before the first batch and after each, "sampling", between tokens, or "saving", before a
@@ -349,9 +349,8 @@ typedef struct hone_event {
 } hone_event;
 
 /* Return 0 to continue; anything else ends the run after this event: the state is saved, and hone_train returns HONE_ERR_STOPPED.
- * A step that is under way is finished first, with its own event. Calls with the trainer that can be made from here:
- * hone_trainer_get_info, _data, _save, _eval, _logprobs, _sample and _sample_tokens, which see the result of the step under way.
- */
+ * A step that is running is finished first, with its own event. Calls with the trainer that can be made from here:
+ * hone_trainer_get_info, _data, _save, _eval, _logprobs, _sample and _sample_tokens, which see the result of that step. */
 typedef int (*hone_events)(void *context, const hone_event *event);
 
 typedef struct hone_train_result {
@@ -379,7 +378,7 @@ HONE_API hone_status hone_train(hone_trainer *trainer, hone_events events, void 
 
 HONE_API void hone_text_destroy(char *text);
 
-/* Return 0 to continue; anything else stops with HONE_ERR_STOPPED. `file` is under way; the bytes are those of all files. */
+/* Return 0 to continue; anything else stops with HONE_ERR_STOPPED. `file` is the current one; bytes are of all files. */
 typedef int (*hone_pull_progress)(void *context, const char *file, int64_t bytes_done, int64_t bytes);
 
 /* Downloads the model that the option model names from the Hugging Face hub, into the hub's cache or the directory of the option
@@ -392,7 +391,7 @@ HONE_API hone_status hone_pull(const hone_options *options, hone_pull_progress p
  */
 HONE_API hone_status hone_init(const hone_options *options, char **json);
 
-/* The memory that a run with these options will take, to the byte, from config.json alone. */
+/* The memory that a run with these options will take, to the byte, only from config.json. */
 HONE_API hone_status hone_plan(const hone_options *options, char **json);
 
 /* What a model directory holds. */
@@ -424,17 +423,17 @@ HONE_API hone_status hone_kernels_list(const hone_options *options, char **json)
 HONE_API hone_status hone_kernels_build(const hone_options *options, char **json);
 
 /* Writes the model with the adapter's change in its weights (option adapter) to the option output, reads it back and compares
- * logits; the report says how much of the change is left after rounding. hone_quantize: the model alone, as a GGUF file.
- * With the option dry_run nothing is written: the report has the files and their sizes, which are those that will be. */
+ * logits; the report says how much of the change is left after rounding. hone_quantize: only the model, as a GGUF file. With the
+ * option dry_run nothing is written: the report has the files and their sizes, which are those that will be. */
 HONE_API hone_status hone_merge(const hone_options *options, char **json);
 HONE_API hone_status hone_quantize(const hone_options *options, char **json);
 
-/* Writes the adapter alone for another program: a GGUF adapter if output ends in .gguf, else PEFT's layout. */
+/* Writes only the adapter, for another program: a GGUF adapter if output ends in .gguf, else PEFT's layout. */
 HONE_API hone_status hone_export(const hone_options *options, char **json);
 
 /* What a training step makes the device do, and how long it takes: a few steps on synthetic tokens (option count: every launch
- * and copy; option profile: the time of each op beside its matmuls alone; option graph: captured against uncaptured steps on
- * CUDA). */
+ * and copy; option profile: the time of each op next to that of only its matmuls; option graph: captured against uncaptured steps
+ * on CUDA). */
 HONE_API hone_status hone_bench(const hone_options *options, char **json);
 
 /* The devices of this machine, and what was not found. */

@@ -1,4 +1,4 @@
-"""Archives whose bytes follow from their files alone: names are sorted, owners are nobody, and times are SOURCE_DATE_EPOCH, or else the
+"""Archives whose bytes follow only from their files: names are sorted, owners are nobody, and times are SOURCE_DATE_EPOCH, or else the
 time of the last commit."""
 import base64
 import gzip

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The portable tarball and the Python wheel: bundle.py BUILD OUT
 
-BUILD is a build folder that was configured with -DHONE_PORTABLE=ON. Both files hold the program, the library, and beside them every
+BUILD is a build folder that was configured with -DHONE_PORTABLE=ON. Both files hold the program, the library, and next to them every
 library that they need and that is not glibc's, with its licence; nothing has to be installed but glibc 2.36. The same input gives
 the same bytes (archive.py).
 """

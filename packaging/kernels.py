@@ -3,7 +3,7 @@
 
 For machines that have the driver and nothing else of CUDA. HONE is the program that will use them: entries are named by the text of
 its kernels, so that those of another version are not used. NVRTC is what `hone devices` finds, or FILE: libnvrtc.so.13, or a wheel
-of nvidia-cuda-nvrtc. MODEL is a model's directory, of which config.json alone is read; without one they are the tiny models of every
+of nvidia-cuda-nvrtc. MODEL is a model's directory, of which only config.json is read; without one they are the tiny models of every
 family in $HONE_ASSETS, with heads of every size in HEADS. Written to OUT, for hone's own three forms:
 
     hone-kernels_VERSION_amd64.deb                  for the .deb: /usr/lib/x86_64-linux-gnu/hone/kernels
@@ -136,7 +136,7 @@ def main():
         contents = {f"hone/{PLACE}/{path.name}": path.read_bytes() for path in files_of(kernels)}
         contents["dist-info/licenses/LICENSE"] = (ROOT / "LICENSE").read_bytes()
         lines = ["License: Apache-2.0", "Requires-Python: >=3.9", f"Requires-Dist: hone=={version}",
-                 "Summary: Compiled CUDA kernels of hone, for machines with the driver alone"]
+                 "Summary: Compiled CUDA kernels of hone, for machines with only the driver"]
         for path in (debian_package(kernels, version, versions[0], args.out),
                      tarball(temporary / "root", f"hone-kernels-{version}-linux-x86_64", args.out),
                      wheel("hone_kernels", version, "py3-none-any", (lines, DESCRIPTION), contents, args.out)):

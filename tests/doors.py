@@ -48,10 +48,10 @@ C = {
         "src/hub/http.c": "curl_easy_perform",              # hone pull
     }),
     "credential": (r'"[^"\n]*(Authorization|HF_TOKEN|HUGGING_FACE_HUB_TOKEN|HONE_SECRET)', True, {
+        "src/commands/command_confine.c": "HF_TOKEN",               # the place of its file stays readable for hone pull
         "src/hub/http.c": "Authorization",                  # to the hub's own host
         "src/hub/endpoint.c": "HF_TOKEN HUGGING_FACE_HUB_TOKEN",
-        "src/api/confine.c": "HF_TOKEN",                    # the place of its file stays readable for hone pull
-        "src/dist/star.c": "HONE_SECRET",                   # in a message
+        "src/dist/rank_link.c": "HONE_SECRET",                   # in a message
         "src/dist/tcp.c": "HONE_SECRET",                    # never sent: both sides prove that they know it
     }),
     # A variable that names code is read by code_variable, and what it names is judged by code_trust.
@@ -68,12 +68,12 @@ C = {
         "src/hub/http.c": "HONE_CURL_LIBRARY",
     }),
     "environment": (r'(?<!\w)(?:secure_)?getenv\s*\(\s*"?([^")]+)', True, {
-        "src/api/confine.c": "CUDA_MPS_PIPE_DIRECTORY HF_TOKEN_PATH HOME LD_LIBRARY_PATH XDG_CACHE_HOME *names variable",     # places that stay readable, and caches of drivers
-        "src/base/cache.c": "HOME HONE_CACHE XDG_CACHE_HOME",   # kernels in it are code: device/kernel_cache.c asks code_trust
+        "src/base/cache_path.c": "HOME HONE_CACHE XDG_CACHE_HOME",   # kernels in it are code: device/kernel_cache.c asks code_trust
         "src/base/clock.c": "SOURCE_DATE_EPOCH",
         "src/base/code.c": "name",
         "src/base/directory.c": "TMPDIR",
-        "src/cli/terminal.c": "TERM NO_COLOR names[i]",     # LC_ALL, LC_CTYPE, LANG
+        "src/cli/view/terminal.c": "TERM NO_COLOR names[i]",     # LC_ALL, LC_CTYPE, LANG
+        "src/commands/command_confine.c": "CUDA_MPS_PIPE_DIRECTORY HF_TOKEN_PATH HOME LD_LIBRARY_PATH XDG_CACHE_HOME *names variable",     # places that stay readable, and caches of drivers
         "src/device/cuda.c": "HONE_TENSOR_CORES",
         "src/device/cuda_capture.c": "CUDA_GRAPH",
         "src/device/cuda_compile.c": "HONE_CUDA_CODE",      # cubin or ptx
@@ -82,10 +82,10 @@ C = {
         "src/dist/launcher.c": "name",                      # numbers of ranks, MASTER_ADDR, MASTER_PORT
         "src/dist/tcp.c": "HONE_LISTEN HONE_SECRET HONE_SECRET_FILE",
         "src/dist/watch.c": "HONE_LISTEN",
-        "src/hub/cache.c": "variable",                      # HF_HOME, HF_HUB_CACHE, XDG_CACHE_HOME, HOME
+        "src/hub/hub_cache.c": "variable",                      # HF_HOME, HF_HUB_CACHE, XDG_CACHE_HOME, HOME
         "src/hub/endpoint.c": "variable variables[i] HF_ENDPOINT HF_TOKEN_PATH HF_HUB_DOWNLOAD_TIMEOUT",
         "src/hub/http.c": "variables[i]",                   # files of trusted certificates
-        "src/tensor/apart.c": "HONE_GUARD",
+        "src/tensor/guard_alloc.c": "HONE_GUARD",
     }),
 }
 PYTHON = {

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Compares the layout of all C sources with .clang-format, by clang-format 14 alone, since releases differ.
+"""Compares the layout of all C sources with .clang-format, only by clang-format 14, since releases differ.
 
     format.py           fails and names the first lines that differ; exit code 77 (skipped) without clang-format 14
     format.py --write   sets the sources right

@@ -1,4 +1,4 @@
-"""The tools of LLVM that checks use, of one release alone, since releases differ."""
+"""The tools of LLVM that checks use, of only one release, since releases differ."""
 import shutil
 import subprocess
 

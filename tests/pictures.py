@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Makes the pictures of docs/watching.md: from a run that is under way those of terminals, else those of its report.
+"""Makes the pictures of docs/watching.md: from a run that is running those of terminals, else those of its report.
 
     pictures.py HONE OUT WORK DOCS      OUT: the output of a run; WORK: a folder for what is in between
 

@@ -137,7 +137,7 @@ class Run:
 
     def profile(self):
         p = self.bench("--profile")["profile"]
-        return f"ops {1e3 * p['ops_seconds']:.1f} ms, their matmuls alone {1e3 * p['bare_seconds']:.1f} ms"
+        return f"ops {1e3 * p['ops_seconds']:.1f} ms, only their matmuls {1e3 * p['bare_seconds']:.1f} ms"
 
     def speed(self):
         report = self.bench("--per-device-train-batch-size", 4, *(["--graph"] if self.cuda else []))

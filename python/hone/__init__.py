@@ -31,11 +31,11 @@ _ids, _floats = ctypes.POINTER(ctypes.c_int32), ctypes.POINTER(ctypes.c_float)
 def _find():
     """$HONE_LIBRARY, which is an absolute path; the library next to this file or in the wheel; or the system's."""
     here = pathlib.Path(__file__).parent
-    beside = sorted([*here.glob("libhone.so*"), *here.glob("lib/libhone.so*")])
+    bundled = sorted([*here.glob("libhone.so*"), *here.glob("lib/libhone.so*")])
     own = os.environ.get("HONE_LIBRARY")
     if own and not os.path.isabs(own):
         raise ImportError(f"HONE_LIBRARY is {own}, which is not an absolute path: the working directory may be anybody's")
-    return own or (str(beside[0]) if beside else "libhone.so.0")
+    return own or (str(bundled[0]) if bundled else "libhone.so.0")
 
 
 try:
@@ -265,7 +265,7 @@ class _Options:
 
 
 class _Text:
-    """What needs the tokenizer alone: of models, and of trainers through a model of their own."""
+    """What needs only the tokenizer: of models, and of trainers through a model of their own."""
     _tokenizer = None
 
     def tokenize(self, text, special=False):
@@ -446,7 +446,7 @@ class Trainer(_Text):
 
     def save_state(self, folder):
         """All that a trainer needs to resume as if it had not been interrupted. A state in the folder is replaced, with all that is
-        beside it; a folder with files and no state is refused."""
+        next to it; a folder with files and no state is refused."""
         _call("hone_trainer_save_state", self._handle, _bytes(folder, "folder"))
 
     def load_state(self, folder):

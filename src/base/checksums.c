@@ -55,7 +55,7 @@ enum status checksums_file(const char *path, char text[HASH_TEXT])
     return OK;
 }
 
-static enum status list_files(struct arena *arena, const char *dir, struct buffer *list)
+static enum status checksums_list_files(struct arena *arena, const char *dir, struct buffer *list)
 {
     const char **names;
     int64_t count;
@@ -78,7 +78,7 @@ enum status checksums_write(const char *dir)
     struct arena arena = {0};
     struct buffer list = {0};
     const char *path = file_join(&arena, dir, LIST_FILE);
-    enum status status = path ? list_files(&arena, dir, &list) : ERR_MEMORY;
+    enum status status = path ? checksums_list_files(&arena, dir, &list) : ERR_MEMORY;
     if (status == OK)
         status = file_replace(path, list.data ? list.data : "", list.size);
     buffer_free(&list);
@@ -167,7 +167,7 @@ enum status checksums_check(const char *dir)
     const char *path = file_join(&arena, dir, LIST_FILE);
     enum status status = !path ? ERR_MEMORY
                          : file_is_missing(path)
-                             ? fail(ERR_FORMAT, "%s: is missing: nothing tells whether the files beside it are whole", path)
+                             ? fail(ERR_FORMAT, "%s: is missing: nothing tells whether the files next to it are whole", path)
                              : file_read(&list, path, LIST_BYTES_MAX);
     if (status == OK)
         status = check_lines(&arena, dir, path, &list);

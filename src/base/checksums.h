@@ -1,4 +1,4 @@
-/* The checksums of a directory's files, in a file of their own beside them.
+/* The checksums of a directory's files, in a file of their own next to them.
  *
  *     checksums.xxh128    a line for each file: 32 hexadecimal digits, two spaces, its name
  *

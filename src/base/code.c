@@ -49,7 +49,7 @@ const char *code_own_file(void)
 
 /* --- the policy --------------------------------------------------------------------------------------------------------- */
 
-/* Whoever owns hone's own file has executed code in this process already. */
+/* The owner of hone's own file has executed code in this process already. */
 static bool may_own(uid_t owner)
 {
     struct stat own;
@@ -64,7 +64,7 @@ static bool group_is_trusted(const struct stat *s)
 }
 
 /* In a sticky directory nobody replaces what belongs to others. */
-static enum status judge(const char *path, const char *at, const struct stat *s)
+static enum status code_judge(const char *path, const char *at, const struct stat *s)
 {
     bool sticky = S_ISDIR(s->st_mode) && (s->st_mode & S_ISVTX), link = S_ISLNK(s->st_mode);
     if (!may_own(s->st_uid))
@@ -139,7 +139,7 @@ enum status code_trust(const char *path)
             continue;
         if (lstat(w.done, &s) != 0)
             return file_fail(path, "be opened");
-        TRY(judge(path, w.done, &s));
+        TRY(code_judge(path, w.done, &s));
         fits = !S_ISLNK(s.st_mode) || follow_link(&w);
     }
     return fits ? OK : fail(ERR_IO, "a path, or a link on it, is too long or goes in circles: %s", path);

@@ -10,7 +10,7 @@
 #include "base/code.h"
 #include "base/library.h"
 
-static enum status broken(const char *name, const char *what)
+static enum status codec_broken(const char *name, const char *what)
 {
     return fail(ERR_FORMAT, "the %s block is broken: %s", name, what);
 }
@@ -19,23 +19,23 @@ static enum status unpack_zstd(const void *packed, int64_t packed_size, void *by
 {
     size_t got = ZSTD_decompress(bytes, (size_t)size, packed, (size_t)packed_size);
     if (ZSTD_isError(got) && ZSTD_getErrorCode(got) == ZSTD_error_memory_allocation)
-        return fail(ERR_MEMORY, "out of memory for unpacking");
+        return fail(ERR_MEMORY, "out of memory for decompressing");
     if (ZSTD_isError(got))
-        return broken("zstd", ZSTD_getErrorName(got));
-    return got == (size_t)size ? OK : broken("zstd", "it has another size");
+        return codec_broken("zstd", ZSTD_getErrorName(got));
+    return got == (size_t)size ? OK : codec_broken("zstd", "it has another size");
 }
 
 static enum status unpack_gzip(const void *packed, int64_t packed_size, void *bytes, int64_t size)
 {
     z_stream z = {.next_in = (Bytef *)packed, .avail_in = (uInt)packed_size, .next_out = bytes, .avail_out = (uInt)size};
     if (inflateInit2(&z, 15 + 32) != Z_OK) /* 32: gzip's header or zlib's */
-        return fail(ERR_MEMORY, "out of memory for unpacking");
+        return fail(ERR_MEMORY, "out of memory for decompressing");
     int code = inflate(&z, Z_FINISH);
     bool whole = code == Z_STREAM_END && z.avail_out == 0;
     inflateEnd(&z);
     if (code == Z_MEM_ERROR)
-        return fail(ERR_MEMORY, "out of memory for unpacking");
-    return whole ? OK : broken("gzip", code == Z_DATA_ERROR ? "no gzip" : "it has another size");
+        return fail(ERR_MEMORY, "out of memory for decompressing");
+    return whole ? OK : codec_broken("gzip", code == Z_DATA_ERROR ? "no gzip" : "it has another size");
 }
 
 /* The loader counts how often a library is opened: opening it for each block costs microseconds, and needs no state. */
@@ -56,7 +56,7 @@ static enum status unpack_snappy(const void *packed, int64_t packed_size, void *
     size_t got = (size_t)size;
     return unpack(packed, (size_t)packed_size, bytes, &got) == 0 && got == (size_t)size
                ? OK
-               : broken("Snappy", "no Snappy, or of another size");
+               : codec_broken("Snappy", "no Snappy, or of another size");
 }
 
 enum status codec_unpack(enum codec codec, const void *packed, int64_t packed_size, void *bytes, int64_t size)
@@ -68,7 +68,7 @@ enum status codec_unpack(enum codec codec, const void *packed, int64_t packed_si
     case CODEC_NONE: break;
     }
     if (packed_size != size)
-        return broken("unpacked", "it has another size");
+        return codec_broken("unpacked", "it has another size");
     memcpy(bytes, packed, (size_t)size);
     return OK;
 }

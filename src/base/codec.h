@@ -1,4 +1,4 @@
-/* Blocks of bytes that are unpacked whole, into a place whose size is known. */
+/* Blocks of bytes that are decompressed whole, into a place whose size is known. */
 #ifndef BASE_CODEC_H
 #define BASE_CODEC_H
 

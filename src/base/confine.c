@@ -27,6 +27,7 @@
 #include <ucontext.h>
 #include <unistd.h>
 
+#include "base/confined.h"
 #include "base/directory.h"
 #include "base/file.h"
 
@@ -274,7 +275,7 @@ struct filter {
     unsigned short size;
 };
 
-static void add(struct filter *f, uint16_t code, uint32_t value, uint8_t yes, uint8_t no)
+static void confine_add(struct filter *f, uint16_t code, uint32_t value, uint8_t yes, uint8_t no)
 {
     f->code[f->size++] = (struct sock_filter){code, yes, no, value};
 }
@@ -302,7 +303,7 @@ static bool is_refused(const struct confine *c, const struct call *call)
 }
 
 /* What a library may try in passing, and do without, is refused without a word: libc asks a cache of names by a Unix socket. */
-static bool is_named(enum refusal refusal)
+static bool confine_is_named(enum refusal refusal)
 {
     return refusal == PROGRAM || refusal == SOCKET || refusal == SERVER || refusal == PEER;
 }
@@ -310,12 +311,12 @@ static bool is_named(enum refusal refusal)
 /* Only a part of an argument is looked at, as the kernel does itself. */
 static void load_argument(struct filter *f, int i)
 {
-    add(f, BPF_LD | BPF_W | BPF_ABS, (uint32_t)(offsetof(struct seccomp_data, args) + 8 * (size_t)i), 0, 0);
+    confine_add(f, BPF_LD | BPF_W | BPF_ABS, (uint32_t)(offsetof(struct seccomp_data, args) + 8 * (size_t)i), 0, 0);
 }
 
-static void answer(struct filter *f, uint32_t how)
+static void confine_answer(struct filter *f, uint32_t how)
 {
-    add(f, BPF_RET | BPF_K, how, 0, 0);
+    confine_add(f, BPF_RET | BPF_K, how, 0, 0);
 }
 
 /* The first argument of socket is the family. Connections go through sockets that were made. */
@@ -326,48 +327,48 @@ static void add_families(struct filter *f, enum confine_sockets sockets, uint32_
     uint8_t count = sockets == CONFINE_CLIENT ? 3 : sockets == CONFINE_LOCAL ? 2 : 0;
     if (sockets == CONFINE_ALL_SOCKETS)
         return;
-    add(f, BPF_JMP | BPF_JEQ | BPF_K, SYS_socket, 0, (uint8_t)(count + 5));
+    confine_add(f, BPF_JMP | BPF_JEQ | BPF_K, SYS_socket, 0, (uint8_t)(count + 5));
     load_argument(f, 0);
     for (uint8_t i = 0; i < count; i++)
-        add(f, BPF_JMP | BPF_JEQ | BPF_K, families[i], (uint8_t)(count - i + 2), 0);
-    add(f, BPF_JMP | BPF_JEQ | BPF_K, AF_UNIX, 0, 1);
-    answer(f, silent);
-    answer(f, named);
-    answer(f, SECCOMP_RET_ALLOW);
+        confine_add(f, BPF_JMP | BPF_JEQ | BPF_K, families[i], (uint8_t)(count - i + 2), 0);
+    confine_add(f, BPF_JMP | BPF_JEQ | BPF_K, AF_UNIX, 0, 1);
+    confine_answer(f, silent);
+    confine_answer(f, named);
+    confine_answer(f, SECCOMP_RET_ALLOW);
 }
 
 /* A pair of stream sockets reaches nobody else; one of datagrams can be sent to any name. */
-static void add_pairs(struct filter *f, enum confine_sockets sockets, uint32_t silent)
+static void confine_add_pairs(struct filter *f, enum confine_sockets sockets, uint32_t silent)
 {
     if (sockets != CONFINE_CLIENT)
         return;
-    add(f, BPF_JMP | BPF_JEQ | BPF_K, SYS_socketpair, 0, 5);
+    confine_add(f, BPF_JMP | BPF_JEQ | BPF_K, SYS_socketpair, 0, 5);
     load_argument(f, 1);
-    add(f, BPF_ALU | BPF_AND | BPF_K, 0xf, 0, 0);
-    add(f, BPF_JMP | BPF_JEQ | BPF_K, SOCK_STREAM, 1, 0);
-    answer(f, silent);
-    answer(f, SECCOMP_RET_ALLOW);
+    confine_add(f, BPF_ALU | BPF_AND | BPF_K, 0xf, 0, 0);
+    confine_add(f, BPF_JMP | BPF_JEQ | BPF_K, SOCK_STREAM, 1, 0);
+    confine_answer(f, silent);
+    confine_answer(f, SECCOMP_RET_ALLOW);
 }
 
 /* The letters that ioctl(TIOCSTI) types are read by the shell that comes after. */
 static void add_terminal(struct filter *f, uint32_t silent)
 {
-    add(f, BPF_JMP | BPF_JEQ | BPF_K, SYS_ioctl, 0, 5);
+    confine_add(f, BPF_JMP | BPF_JEQ | BPF_K, SYS_ioctl, 0, 5);
     load_argument(f, 1);
-    add(f, BPF_JMP | BPF_JEQ | BPF_K, TIOCSTI, 1, 0);
-    add(f, BPF_JMP | BPF_JEQ | BPF_K, TIOCLINUX, 0, 1);
-    answer(f, silent);
-    answer(f, SECCOMP_RET_ALLOW);
+    confine_add(f, BPF_JMP | BPF_JEQ | BPF_K, TIOCSTI, 1, 0);
+    confine_add(f, BPF_JMP | BPF_JEQ | BPF_K, TIOCLINUX, 0, 1);
+    confine_answer(f, silent);
+    confine_answer(f, SECCOMP_RET_ALLOW);
 }
 
 /* Limits of other processes, by which they can be ended; its own are those of process 0. */
 static void add_limits(struct filter *f, uint32_t silent)
 {
-    add(f, BPF_JMP | BPF_JEQ | BPF_K, SYS_prlimit64, 0, 4);
+    confine_add(f, BPF_JMP | BPF_JEQ | BPF_K, SYS_prlimit64, 0, 4);
     load_argument(f, 0);
-    add(f, BPF_JMP | BPF_JEQ | BPF_K, 0, 1, 0);
-    answer(f, silent);
-    answer(f, SECCOMP_RET_ALLOW);
+    confine_add(f, BPF_JMP | BPF_JEQ | BPF_K, 0, 1, 0);
+    confine_answer(f, silent);
+    confine_answer(f, SECCOMP_RET_ALLOW);
 }
 
 /* A user's own namespaces have all of the kernel to attack. clone3's arguments are not to be seen here: libc then takes clone. */
@@ -375,36 +376,36 @@ static void add_namespaces(struct filter *f, uint32_t silent)
 {
     const uint32_t new_ones =
         CLONE_NEWNS | CLONE_NEWCGROUP | CLONE_NEWUTS | CLONE_NEWIPC | CLONE_NEWUSER | CLONE_NEWPID | CLONE_NEWNET;
-    add(f, BPF_JMP | BPF_JEQ | BPF_K, CLONE3, 0, 1);
-    answer(f, SECCOMP_RET_ERRNO | ENOSYS);
-    add(f, BPF_JMP | BPF_JEQ | BPF_K, SYS_clone, 0, 4);
+    confine_add(f, BPF_JMP | BPF_JEQ | BPF_K, CLONE3, 0, 1);
+    confine_answer(f, SECCOMP_RET_ERRNO | ENOSYS);
+    confine_add(f, BPF_JMP | BPF_JEQ | BPF_K, SYS_clone, 0, 4);
     load_argument(f, 0);
-    add(f, BPF_JMP | BPF_JSET | BPF_K, new_ones, 0, 1);
-    answer(f, silent);
-    answer(f, SECCOMP_RET_ALLOW);
+    confine_add(f, BPF_JMP | BPF_JSET | BPF_K, new_ones, 0, 1);
+    confine_answer(f, silent);
+    confine_answer(f, SECCOMP_RET_ALLOW);
 }
 
-static void make_filter(struct filter *f, const struct confine *c, bool told)
+static void make_filter(struct filter *f, const struct confine *c, bool reports)
 {
-    const uint32_t silent = SECCOMP_RET_ERRNO | EPERM, named = told ? SECCOMP_RET_TRAP : silent;
+    const uint32_t silent = SECCOMP_RET_ERRNO | EPERM, named = reports ? SECCOMP_RET_TRAP : silent;
     *f = (struct filter){.size = 0};
-    add(f, BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, arch), 0, 0);
-    add(f, BPF_JMP | BPF_JEQ | BPF_K, ARCH, 1, 0);
-    add(f, BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS, 0, 0);
-    add(f, BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr), 0, 0);
-    add(f, BPF_JMP | BPF_JGE | BPF_K, OTHER_ABI, 0, 1);
-    add(f, BPF_RET | BPF_K, silent, 0, 0);
+    confine_add(f, BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, arch), 0, 0);
+    confine_add(f, BPF_JMP | BPF_JEQ | BPF_K, ARCH, 1, 0);
+    confine_add(f, BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS, 0, 0);
+    confine_add(f, BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr), 0, 0);
+    confine_add(f, BPF_JMP | BPF_JGE | BPF_K, OTHER_ABI, 0, 1);
+    confine_add(f, BPF_RET | BPF_K, silent, 0, 0);
     add_families(f, c->sockets, silent, named);
-    add_pairs(f, c->sockets, silent);
+    confine_add_pairs(f, c->sockets, silent);
     add_terminal(f, silent);
     add_limits(f, silent);
     add_namespaces(f, silent);
     for (int i = 0; i < CALLS; i++)
         if (is_refused(c, &calls[i])) {
-            add(f, BPF_JMP | BPF_JEQ | BPF_K, (uint32_t)calls[i].number, 0, 1);
-            add(f, BPF_RET | BPF_K, is_named(calls[i].refusal) ? named : silent, 0, 0);
+            confine_add(f, BPF_JMP | BPF_JEQ | BPF_K, (uint32_t)calls[i].number, 0, 1);
+            confine_add(f, BPF_RET | BPF_K, confine_is_named(calls[i].refusal) ? named : silent, 0, 0);
         }
-    answer(f, SECCOMP_RET_ALLOW);
+    confine_answer(f, SECCOMP_RET_ALLOW);
 }
 
 /* --- what was refused ------------------------------------------------------------------------------------------------------ */
@@ -434,7 +435,7 @@ static void on_refused(int signal_number, siginfo_t *info, void *context)
     errno = cause;
 }
 
-static bool hear(void (*refused)(const char *call))
+static bool confine_hear(void (*refused)(const char *call))
 {
     struct sigaction action = {.sa_sigaction = on_refused, .sa_flags = SA_SIGINFO};
     tell = refused;
@@ -466,13 +467,6 @@ static void limit_all(const struct confine *c)
 
 /* --- both ------------------------------------------------------------------------------------------------------------------ */
 
-static bool files_are_held;
-
-bool confine_holds_files(void)
-{
-    return files_are_held;
-}
-
 /* Threads that are there already have their programs and sockets kept back too; without that only this one. */
 static bool filter_calls(const struct sock_fprog *program)
 {
@@ -481,7 +475,7 @@ static bool filter_calls(const struct sock_fprog *program)
 }
 
 /* Where one of the two fails, the other is applied all the same. */
-static enum status apply(const struct confine *c, void (*refused)(const char *call))
+static enum status confine_apply(const struct confine *c, void (*refused)(const char *call))
 {
     struct filter f;
     enum status status = OK;
@@ -493,17 +487,17 @@ static enum status apply(const struct confine *c, void (*refused)(const char *ca
         return fail(ERR_UNSUPPORTED, "this process cannot give up rights: %s", strerror(errno));
     if (!cause && c->files >= 0 && syscall(RESTRICT_SELF, c->files, 0) != 0)
         cause = errno;
-    files_are_held = c->files >= 0 && !cause;
+    confined_hold_files(c->files >= 0 && !cause);
     if (cause)
         status = fail(ERR_UNSUPPORTED, "Landlock does not take the rules for files: %s", strerror(cause));
-    if (seccomp_is_there() && (!hear(refused) || !filter_calls(&program)))
+    if (seccomp_is_there() && (!confine_hear(refused) || !filter_calls(&program)))
         status = fail(ERR_UNSUPPORTED, "seccomp does not take the filter of system calls: %s", strerror(errno));
     return status;
 }
 
 enum status confine_end(struct confine *c, void (*refused)(const char *call))
 {
-    enum status status = apply(c, refused);
+    enum status status = confine_apply(c, refused);
     if (c->files >= 0)
         close(c->files);
     c->files = -1;

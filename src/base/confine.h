@@ -49,9 +49,6 @@ void confine_allow_links(struct confine *c, const char *path);
  * fails with EPERM. NULL: it only fails. Releases c. */
 enum status confine_end(struct confine *c, void (*refused)(const char *call));
 
-/* Whether files are kept back from this process. */
-bool confine_holds_files(void);
-
 /* What this kernel can keep back: "files (Landlock 7), programs and sockets (seccomp)", or what is missing, as a text. */
 enum { CONFINE_TEXT = 160 };
 void confine_describe(char text[static CONFINE_TEXT]);

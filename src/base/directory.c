@@ -16,7 +16,7 @@
 #include "base/log.h"
 #include "base/number.h"
 
-/* A copy without slashes at the end: they would follow a link to its target, and turn a name beside the path into one inside it.
+/* A copy without slashes at the end: they would follow a link to its target, and turn a name next to the path into one inside it.
  */
 static char *without_slashes(const char *path)
 {
@@ -230,12 +230,12 @@ void directory_remove_empty(const char *path)
     rmdir(path);
 }
 
-static int by_name(const void *a, const void *b)
+static int directory_by_name(const void *a, const void *b)
 {
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-static enum status read_names(struct arena *arena, DIR *dir, const char *path, const char ***names, int64_t *count)
+static enum status directory_read_names(struct arena *arena, DIR *dir, const char *path, const char ***names, int64_t *count)
 {
     int64_t capacity = 0;
     for (;;) {
@@ -261,7 +261,7 @@ enum status directory_list(struct arena *arena, const char *path, const char ***
     DIR *dir = opendir(path);
     if (!dir)
         return file_fail(path, "read the directory");
-    enum status status = read_names(arena, dir, path, &grown, count);
+    enum status status = directory_read_names(arena, dir, path, &grown, count);
     closedir(dir);
     if (status == OK) {
         *names = arena_array(arena, *count, (int64_t)sizeof **names);
@@ -270,7 +270,7 @@ enum status directory_list(struct arena *arena, const char *path, const char ***
     }
     if (status == OK && *count) {
         memcpy(*names, grown, (size_t)*count * sizeof **names);
-        qsort(*names, (size_t)*count, sizeof **names, by_name);
+        qsort(*names, (size_t)*count, sizeof **names, directory_by_name);
     }
     memory_free(grown);
     return status;
@@ -333,7 +333,7 @@ static enum status look_at(const char *path, bool *there)
 
 /* Both names change at once, and `path` is never without a whole directory. The old one never has the name of a part, which
  * other processes may look for. */
-static bool exchange(const char *part, const char *path, const char *aside)
+static bool directory_exchange(const char *part, const char *path, const char *aside)
 {
     if (rename(part, aside) != 0)
         return false;
@@ -344,7 +344,7 @@ static bool exchange(const char *part, const char *path, const char *aside)
 }
 
 /* Where the system cannot exchange names: in two moves. */
-static enum status move_in(const char *part, const char *path, const char *aside, bool there)
+static enum status directory_move_in(const char *part, const char *path, const char *aside, bool there)
 {
     if (there && rename(path, aside) != 0)
         return file_fail(path, "move aside");
@@ -361,8 +361,8 @@ static enum status replace(const char *part, const char *path, const char *aside
     bool there = false;
     TRY(sync_directory(part));
     TRY(look_at(path, &there));
-    if (!there || !exchange(part, path, aside))
-        TRY(move_in(part, path, aside, there));
+    if (!there || !directory_exchange(part, path, aside))
+        TRY(directory_move_in(part, path, aside, there));
     TRY(directory_sync_parent(path));
     enum status removed = there ? directory_remove(aside) : OK;
     if (removed == ERR_IO) /* the new one has its name: that is what was asked for */
@@ -374,7 +374,7 @@ enum status directory_replace(const char *part, const char *path)
 {
     struct arena arena = {0};
     char *name = without_slashes(path);
-    char *aside = name ? file_beside(&arena, name, ".old") : NULL;
+    char *aside = name ? file_sibling(&arena, name, ".old") : NULL;
     enum status status = aside ? replace(part, name, aside) : ERR_MEMORY;
     memory_free(name);
     arena_free(&arena);

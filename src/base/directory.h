@@ -53,9 +53,9 @@ enum status directory_list(struct arena *arena, const char *path, const char ***
 
 /* Gives the complete directory `part` the name `path`, in place of the directory (or the link to one) that may be there. Both
  * have the same parent, and what was written into part by base/file.h is durable. A crash leaves the old or the new directory
- * under the name, and perhaps the other, or a part of it, as path.NUMBER.old (file_beside). Only where the system cannot exchange
- * names there is for a moment none, while both exist as `part` and path.NUMBER.old. An old one that cannot be removed is a
- * warning. */
+ * under the name, and perhaps the other, or a part of it, as path.NUMBER.old (file_sibling). Only where the system cannot
+ * exchange names there is for a moment none, while both exist as `part` and path.NUMBER.old. An old one that cannot be removed is
+ * a warning. */
 enum status directory_replace(const char *part, const char *path);
 
 /* $TMPDIR, or /tmp. The environment's own text. */

@@ -1,4 +1,4 @@
-/* Files through POSIX calls. */
+/* Files through POSIX calls: opening, mapping and reading them, and what the system says of them. */
 #include "base/file.h"
 
 #include <errno.h>
@@ -14,13 +14,12 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "base/confine.h"
-#include "base/directory.h"
-#include "base/headway.h"
+#include "base/confined.h"
+#include "base/heartbeat.h"
 #include "base/mapped.h"
 #include "base/number.h"
 
-enum { COPY_CHUNK = 256 * 1024, PIPEFS = 0x50495045, NUMBER_DIGITS = 16 };
+enum { PIPEFS = 0x50495045, NUMBER_DIGITS = 16 };
 static const double LEASE_SECONDS = 60, LEASE_PAUSE = 0.01;
 
 /* Whether the system would let this user do it: then it was --confine that did not. */
@@ -40,7 +39,7 @@ static const char *remedy_of(int cause, const char *path, bool only_read)
 {
     if (cause != EACCES && cause != EXDEV)
         return "";
-    if (confine_holds_files() && is_permitted(path, only_read))
+    if (confined_files() && is_permitted(path, only_read))
         return ": it is none of the files that the options name, which hone confines itself to; name it, or give --confine off "
                "(docs/confinement.md)";
     return cause == EACCES ? ": it belongs to another user, or its mode forbids it (ls -ld, chmod)" : "";
@@ -105,7 +104,7 @@ enum status file_open(const char *path, int flags, int *fd, int64_t *size)
     return status;
 }
 
-static enum status too_large(const char *path, int64_t size, int64_t max_bytes)
+static enum status file_too_large(const char *path, int64_t size, int64_t max_bytes)
 {
     return fail(ERR_FORMAT, "%s: %lld bytes, more than the %lld that such a file may have", path, (long long)size,
                 (long long)max_bytes);
@@ -126,7 +125,7 @@ enum status file_map_within(struct file_map *map, const char *path, int64_t max_
     if (size < 0)
         status = fail(ERR_IO, "%s: not a regular file, it cannot be mapped", path);
     else if (size > max_bytes)
-        status = too_large(path, size, max_bytes);
+        status = file_too_large(path, size, max_bytes);
     else if (size > 0) {
         void *data = mmap(NULL, (size_t)size, PROT_READ, MAP_PRIVATE, fd, 0);
         status = data == MAP_FAILED ? file_fail(path, "map") : mapped_add(data, size, fd, path);
@@ -161,13 +160,13 @@ void file_map_drop(const struct file_map *map, int64_t offset, int64_t bytes)
     int64_t begin = round_up(offset, page), end = (offset + bytes) / page * page;
     if (begin < end && end <= map->size)
         madvise((void *)(map->data + begin), (size_t)(end - begin), MADV_DONTNEED);
-    headway_made(); /* it has been read so far */
+    heartbeat_made(); /* it has been read so far */
 }
 
-static enum status read_all(struct buffer *buffer, int fd, const char *path, int64_t size, int64_t max_bytes)
+static enum status file_read_all(struct buffer *buffer, int fd, const char *path, int64_t size, int64_t max_bytes)
 {
     if (size > max_bytes)
-        return too_large(path, size, max_bytes);
+        return file_too_large(path, size, max_bytes);
     for (;;) {
         TRY(buffer_reserve(buffer, size > buffer->size ? size - buffer->size + 1 : 65536));
         ssize_t n = read(fd, buffer->data + buffer->size, (size_t)(buffer->capacity - buffer->size - 1));
@@ -177,7 +176,7 @@ static enum status read_all(struct buffer *buffer, int fd, const char *path, int
             return file_fail(path, "read");
         if (n == 0)
             break;
-        headway_made();
+        heartbeat_made();
         buffer->size += n;
         if (buffer->size > max_bytes)
             return fail(ERR_FORMAT, "%s: more than the %lld bytes that such a file may have", path, (long long)max_bytes);
@@ -191,28 +190,14 @@ enum status file_read(struct buffer *buffer, const char *path, int64_t max_bytes
     int fd;
     int64_t size;
     TRY(file_open(path, O_RDONLY, &fd, &size));
-    enum status status = read_all(buffer, fd, path, size, max_bytes);
+    enum status status = file_read_all(buffer, fd, path, size, max_bytes);
     close(fd);
     return status;
 }
 
-enum status file_write(int fd, const char *path, const void *bytes, int64_t n)
-{
-    for (const char *at = bytes; n > 0;) {
-        ssize_t done = write(fd, at, (size_t)n);
-        if (done < 0 && errno == EINTR)
-            continue;
-        if (done < 0)
-            return file_fail(path, "write");
-        headway_made();
-        at += done;
-        n -= done;
-    }
-    return OK;
-}
-
-/* Two threads may replace the same file, as two processes may; and who knows the name beforehand could put a link there. */
-static unsigned long long draw(void)
+/* Two threads may replace the same file, as two processes may; and a process that knows the name beforehand could put a link
+ * there. */
+unsigned long long file_draw(void)
 {
     static unsigned draws;
     uint64_t number;
@@ -221,218 +206,17 @@ static unsigned long long draw(void)
     return number;
 }
 
-char *file_beside(struct arena *arena, const char *path, const char *end)
+char *file_sibling(struct arena *arena, const char *path, const char *end)
 {
-    return arena_format(arena, "%s.%0*llx%s", path, NUMBER_DIGITS, draw(), end);
+    return arena_format(arena, "%s.%0*llx%s", path, NUMBER_DIGITS, file_draw(), end);
 }
 
-int64_t file_beside_stem(const char *name, const char *end)
+int64_t file_sibling_stem(const char *name, const char *end)
 {
     int64_t stem = (int64_t)strlen(name) - (int64_t)strlen(end) - NUMBER_DIGITS - 1;
     if (stem <= 0 || name[stem] != '.' || strspn(name + stem + 1, "0123456789abcdef") != NUMBER_DIGITS)
         return -1;
     return strcmp(name + stem + 1 + NUMBER_DIGITS, end) == 0 ? stem : -1;
-}
-
-/* A rename would put a file in the place of a device or a pipe. */
-static enum status check_replaced(const char *path)
-{
-    struct stat info;
-    if (lstat(path, &info) != 0 || S_ISREG(info.st_mode) || S_ISLNK(info.st_mode) || S_ISDIR(info.st_mode))
-        return OK; /* what is wrong with a directory is said when it is replaced */
-    return fail(ERR_IO, "%s: a device or a pipe, not a file: name a file", path);
-}
-
-enum status file_writer_open(struct file_writer *writer, const char *path)
-{
-    TRY(check_replaced(path));
-    int64_t n = (int64_t)strlen(path) + 32;
-    *writer = (struct file_writer){.path = path, .part = memory_alloc(n), .fd = -1};
-    if (!writer->part)
-        return ERR_MEMORY;
-    snprintf(writer->part, (size_t)n, "%s.%016llx.part", path, draw());
-    writer->fd = file_above(open(writer->part, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666));
-    if (writer->fd >= 0)
-        return OK;
-    enum status status = file_fail(writer->path, "create");
-    memory_free(writer->part);
-    return status;
-}
-
-enum status file_writer_append(struct file_writer *writer, const void *bytes, int64_t count)
-{
-    return file_write(writer->fd, writer->part, bytes, count);
-}
-
-enum status file_writer_commit(struct file_writer *writer)
-{
-    enum status status = fsync(writer->fd) == 0 ? OK : file_fail(writer->part, "sync");
-    if (close(writer->fd) != 0 && status == OK)
-        status = file_fail(writer->part, "close");
-    if (status == OK && rename(writer->part, writer->path) != 0)
-        status = file_fail(writer->path, "replace");
-    if (status == OK)
-        status = directory_sync_parent(writer->path); /* a rename is durable only once its directory is */
-    else
-        unlink(writer->part);
-    memory_free(writer->part);
-    return status;
-}
-
-void file_writer_abort(struct file_writer *writer)
-{
-    close(writer->fd);
-    unlink(writer->part);
-    memory_free(writer->part);
-}
-
-enum status file_rename(const char *from, const char *to)
-{
-    return rename(from, to) == 0 ? directory_sync_parent(to) : file_fail(to, "replace");
-}
-
-/* Not every file system, nor every kernel, has a rename that replaces nothing: then a file gets a second name, which replaces
- * nothing either, and loses its first. A directory takes the place of no other that has files in it. */
-static int rename_to_new(const char *from, const char *to)
-{
-    struct stat st;
-    if (renameat2(AT_FDCWD, from, AT_FDCWD, to, RENAME_NOREPLACE) == 0)
-        return 0;
-    if (errno != EINVAL && errno != ENOSYS)
-        return -1;
-    if (link(from, to) == 0) {
-        unlink(from);
-        return 0;
-    }
-    if (errno == EEXIST || lstat(to, &st) == 0) {
-        errno = EEXIST;
-        return -1;
-    }
-    return rename(from, to);
-}
-
-enum status file_publish(const char *from, const char *to, bool *taken)
-{
-    *taken = false;
-    if (rename_to_new(from, to) == 0)
-        return directory_sync_parent(to);
-    *taken = errno == EEXIST || errno == ENOTEMPTY;
-    return *taken ? OK : file_fail(to, "write");
-}
-
-void file_remove(const char *path)
-{
-    unlink(path);
-}
-
-bool file_link_target(const char *path, char target[static FILE_TARGET_SIZE])
-{
-    char whole[PATH_MAX];
-    ssize_t length = readlink(path, whole, sizeof whole - 1);
-    whole[length > 0 ? length : 0] = 0;
-    const char *slash = strrchr(whole, '/');
-    return length > 0 && snprintf(target, FILE_TARGET_SIZE, "%s", slash ? slash + 1 : whole) < FILE_TARGET_SIZE;
-}
-
-enum status file_link(const char *target, const char *path)
-{
-    struct arena arena = {0};
-    char *part = file_beside(&arena, path, ".part");
-    enum status status = part ? OK : ERR_MEMORY;
-    if (status == OK && (symlink(target, part) != 0 || rename(part, path) != 0)) {
-        status = file_fail(path, "make a link");
-        unlink(part);
-    }
-    arena_free(&arena);
-    return status;
-}
-
-enum status file_replace(const char *path, const void *bytes, int64_t count)
-{
-    struct file_writer writer;
-    TRY(file_writer_open(&writer, path));
-    enum status status = file_writer_append(&writer, bytes, count);
-    if (status == OK)
-        return file_writer_commit(&writer);
-    file_writer_abort(&writer);
-    return status;
-}
-
-enum status file_create(const char *path, const void *bytes, int64_t count)
-{
-    int fd;
-    int64_t size;
-    TRY(file_open(path, O_WRONLY | O_CREAT | O_EXCL, &fd, &size));
-    enum status status = file_write(fd, path, bytes, count);
-    if (close(fd) != 0 && status == OK)
-        status = file_fail(path, "write");
-    if (status != OK)
-        unlink(path);
-    return status;
-}
-
-static enum status copy_bytes(struct file_writer *writer, int fd, const char *from, char *chunk)
-{
-    for (;;) {
-        ssize_t n = read(fd, chunk, COPY_CHUNK);
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n <= 0)
-            return n == 0 ? OK : file_fail(from, "read");
-        TRY(file_writer_append(writer, chunk, n));
-    }
-}
-
-enum status file_copy(const char *from, const char *to)
-{
-    int fd;
-    int64_t size;
-    struct file_writer writer;
-    TRY(file_open(from, O_RDONLY, &fd, &size));
-    char *chunk = memory_alloc(COPY_CHUNK);
-    enum status status = chunk ? file_writer_open(&writer, to) : ERR_MEMORY;
-    if (status == OK) {
-        status = copy_bytes(&writer, fd, from, chunk);
-        if (status == OK)
-            status = file_writer_commit(&writer);
-        else
-            file_writer_abort(&writer);
-    }
-    memory_free(chunk);
-    close(fd);
-    return status;
-}
-
-enum status file_append(const char *path, const void *bytes, int64_t count)
-{
-    int fd;
-    int64_t size;
-    TRY(file_open(path, O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW, &fd, &size));
-    enum status status = file_write(fd, path, bytes, count);
-    if (close(fd) != 0 && status == OK)
-        status = file_fail(path, "write");
-    return status;
-}
-
-enum status file_cut(const char *path, int64_t size)
-{
-    if (file_size(path) < size)
-        return fail(ERR_FORMAT, "%s: shorter than the %lld bytes that it should have", path, (long long)size);
-    int fd = file_above(open(path, O_WRONLY | O_CLOEXEC));
-    enum status status = fd >= 0 && ftruncate(fd, (off_t)size) == 0 ? OK : file_fail(path, "shorten");
-    if (fd >= 0)
-        close(fd);
-    return status;
-}
-
-enum status file_sync(const char *path)
-{
-    int fd;
-    int64_t size;
-    TRY(file_open(path, O_RDONLY, &fd, &size));
-    enum status status = fsync(fd) == 0 ? OK : file_fail(path, "sync");
-    close(fd);
-    return status;
 }
 
 /* A file system that packs may keep a small part of a file; of what somebody wrote it is not this little. */
@@ -508,6 +292,15 @@ enum status file_target(struct arena *arena, const char *path, const char **targ
         return OK;
     *target = arena_text(arena, text, (int64_t)n);
     return *target ? OK : ERR_MEMORY;
+}
+
+bool file_link_target(const char *path, char target[static FILE_TARGET_SIZE])
+{
+    char whole[PATH_MAX];
+    ssize_t length = readlink(path, whole, sizeof whole - 1);
+    whole[length > 0 ? length : 0] = 0;
+    const char *slash = strrchr(whole, '/');
+    return length > 0 && snprintf(target, FILE_TARGET_SIZE, "%s", slash ? slash + 1 : whole) < FILE_TARGET_SIZE;
 }
 
 bool file_exists(const char *path)

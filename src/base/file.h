@@ -38,13 +38,13 @@ enum status file_create(const char *path, const void *bytes, int64_t count);
  * content. The path must live until then. Every open ends with one of the two, even after an append that failed. */
 struct file_writer {
     const char *path;
-    char *part; /* beside the path, renamed to it by commit */
+    char *part; /* next to the path, renamed to it by commit */
     int fd;
 };
 
-/* A name beside `path` that nobody else has or can know before: path, a random number and `end`. */
-char *file_beside(struct arena *arena, const char *path, const char *end);
-int64_t file_beside_stem(const char *name, const char *end); /* how long the path was that gave this name, or -1: none did */
+/* A name next to `path` that nobody else has or can know before: path, a random number and `end`. */
+char *file_sibling(struct arena *arena, const char *path, const char *end);
+int64_t file_sibling_stem(const char *name, const char *end); /* how long the path was that gave this name, or -1: none did */
 
 enum status file_writer_open(struct file_writer *writer, const char *path);
 enum status file_writer_append(struct file_writer *writer, const void *bytes, int64_t count);
@@ -108,6 +108,9 @@ bool file_state_of(int fd, char state[static FILE_STATE]);
 /* For what is not above: the caller closes *fd. `flags` are open's; a file that is created follows the umask. *size is -1 for a
  * pipe. */
 enum status file_open(const char *path, int flags, int *fd, int64_t *size);
+
+/* A number that nobody can know before, for a name next to a file, in 16 hexadecimal digits. */
+unsigned long long file_draw(void);
 
 /* Takes what open gave. A process that was started without standard input, output or error is given their numbers for its files,
  * and would print into them: such a descriptor is moved to another number. */

@@ -14,25 +14,25 @@ static const struct {
              [HANDLE_TRAINER] = {"hone_trainer", "hone_trainer_open", "a trainer"}};
 
 /* A child that is forked while another thread has the lock would never get it. */
-static void before_fork(void)
+static void handle_before_fork(void)
 {
     pthread_mutex_lock(&lock);
 }
 
-static void after_fork(void)
+static void handle_after_fork(void)
 {
     pthread_mutex_unlock(&lock);
 }
 
-static void watch_forks(void)
+static void handle_watch_forks(void)
 {
-    pthread_atfork(before_fork, after_fork, after_fork);
+    pthread_atfork(handle_before_fork, handle_after_fork, handle_after_fork);
 }
 
 void handle_add(struct handle *h, enum handle_kind kind)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
-    pthread_once(&once, watch_forks);
+    pthread_once(&once, handle_watch_forks);
     *h = (struct handle){.kind = kind, .process = (int)getpid()};
     pthread_mutex_lock(&lock);
     h->after = handles;
@@ -41,7 +41,7 @@ void handle_add(struct handle *h, enum handle_kind kind)
 }
 
 /* With the lock. NULL: not on the list. */
-static struct handle *find(const void *pointer)
+static struct handle *handle_find(const void *pointer)
 {
     struct handle *h = handles;
     while (h && h != pointer)
@@ -50,7 +50,8 @@ static struct handle *find(const void *pointer)
 }
 
 /* With the lock. */
-static enum status check(const struct handle *h, const void *pointer, enum handle_kind kind, const char *call, bool may_nest)
+static enum status handle_check(const struct handle *h, const void *pointer, enum handle_kind kind, const char *call,
+                                bool may_nest)
 {
     if (!pointer)
         return fail(ERR_ARGUMENT, "%s: the %s is NULL: open one with %s, and look at its status", call, kinds[kind].name,
@@ -76,8 +77,8 @@ static enum status check(const struct handle *h, const void *pointer, enum handl
 static enum status enter(const void *pointer, enum handle_kind kind, const char *call, bool may_nest)
 {
     pthread_mutex_lock(&lock);
-    struct handle *h = find(pointer);
-    enum status status = check(h, pointer, kind, call, may_nest);
+    struct handle *h = handle_find(pointer);
+    enum status status = handle_check(h, pointer, kind, call, may_nest);
     if (status == OK && h->call)
         h->nested = call;
     else if (status == OK) {
@@ -117,7 +118,7 @@ static void unlink_handle(const struct handle *h)
 bool handle_leave(const void *pointer)
 {
     pthread_mutex_lock(&lock);
-    struct handle *h = find(pointer);
+    struct handle *h = handle_find(pointer);
     if (h->nested)
         h->nested = NULL;
     else
@@ -132,7 +133,7 @@ bool handle_leave(const void *pointer)
 bool handle_release(const void *pointer, enum handle_kind kind)
 {
     pthread_mutex_lock(&lock);
-    struct handle *h = pointer ? find(pointer) : NULL;
+    struct handle *h = pointer ? handle_find(pointer) : NULL;
     bool ours = h && h->kind == kind && h->process == (int)getpid(), now = ours && !h->call;
     if (now)
         unlink_handle(h);

@@ -9,7 +9,7 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
-#include "base/headway.h"
+#include "base/heartbeat.h"
 
 _Static_assert(sizeof(XXH3_state_t) <= sizeof(struct hash), "struct hash does not hold xxHash's state");
 
@@ -26,7 +26,7 @@ void hash_add(struct hash *hash, const void *bytes, int64_t count)
     XXH3_state_t state;
     if (count <= 0)
         return;
-    headway_made();
+    heartbeat_made();
     memcpy(&state, hash->state, sizeof state);
     XXH3_128bits_update(&state, bytes, (size_t)count);
     memcpy(hash->state, &state, sizeof state);

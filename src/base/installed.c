@@ -13,7 +13,7 @@
 #endif
 
 /* `path` up to the given number of slashes from its end; NULL: it has fewer. */
-static const char *above(struct arena *arena, const char *path, int levels)
+static const char *installed_above(struct arena *arena, const char *path, int levels)
 {
     size_t n = strlen(path);
     for (; levels > 0; levels--) {
@@ -30,7 +30,7 @@ const char *installed_directory(struct arena *arena)
 {
     const char *own = code_own_file();
     bool library = library_file((const void *)(uintptr_t)installed_directory) != NULL;
-    const char *above_it = above(arena, own, library ? 1 : 2);
+    const char *above_it = installed_above(arena, own, library ? 1 : 2);
     if (!above_it)
         return NULL;
     return library ? arena_format(arena, "%s/hone", above_it) : arena_format(arena, "%s/%s/hone", above_it, HONE_LIBDIR);

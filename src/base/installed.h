@@ -1,4 +1,4 @@
-/* What was installed beside hone: files that a package of their own has put there. */
+/* What was installed next to hone: files that a package of their own has put there. */
 #ifndef BASE_INSTALLED_H
 #define BASE_INSTALLED_H
 

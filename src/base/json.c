@@ -5,8 +5,8 @@
 #include "base/json.h"
 
 #include "base/file.h"
-#include "base/lost.h"
 #include "base/memory.h"
+#include "base/path_hint.h"
 #include "base/utf8.h"
 
 #include <math.h>
@@ -88,7 +88,7 @@ struct feed {
     const char *at, *end;
 };
 
-static size_t feed(void *to, size_t room, void *context)
+static size_t json_feed(void *to, size_t room, void *context)
 {
     struct feed *f = context;
     size_t left = (size_t)(f->end - f->at), n = refused ? 0 : left < FED_BYTES ? left : FED_BYTES;
@@ -101,13 +101,13 @@ static size_t feed(void *to, size_t room, void *context)
 enum status json_load(json_t **tree, const char *text, int64_t length, size_t flags, json_error_t *error)
 {
     struct feed f = {text, text + length};
-    bool before = refused; /* a tree may be under way */
+    bool before = refused; /* a tree may be in the making */
     *tree = NULL;
     spare = spare_next = memory_alloc(SPARE_BYTES);
     if (!spare)
         return ERR_MEMORY;
     refused = false;
-    *tree = json_load_callback(feed, &f, JSON_ALLOW_NUL | flags, error);
+    *tree = json_load_callback(json_feed, &f, JSON_ALLOW_NUL | flags, error);
     bool lacking = refused || (!*tree && json_error_code(error) == json_error_out_of_memory);
     if (lacking) {
         json_decref(*tree);
@@ -143,7 +143,7 @@ static enum status parse_file(json_t **tree, const char *path, int64_t max_bytes
     struct buffer text = {0};
     enum status status = file_read(&text, path, max_bytes);
     if (status == OK)
-        status = lost_content(path, text.data, text.size, "JSON");
+        status = path_hint_content(path, text.data, text.size, "JSON");
     if (status == OK)
         status = parse(tree, text.data, text.size, flags, path, "; if the file was downloaded, download it again");
     buffer_free(&text);
@@ -214,7 +214,7 @@ const char *json_kind(const json_t *value)
     return value ? names[json_typeof(value)] : "missing";
 }
 
-static enum status wrong_type(const char *where, const char *key, const char *want)
+static enum status json_wrong_type(const char *where, const char *key, const char *want)
 {
     return fail(ERR_FORMAT, "%s: \"%s\" must be %s", where, key, want);
 }
@@ -225,7 +225,7 @@ enum status json_get_int(const json_t *object, const char *key, int64_t *out, co
     if (!value)
         return OK;
     if (!json_is_integer(value))
-        return wrong_type(where, key, "a whole number");
+        return json_wrong_type(where, key, "a whole number");
     *out = json_integer_value(value);
     return OK;
 }
@@ -236,7 +236,7 @@ enum status json_get_real(const json_t *object, const char *key, double *out, co
     if (!value)
         return OK;
     if (!json_is_number(value))
-        return wrong_type(where, key, "a number");
+        return json_wrong_type(where, key, "a number");
     *out = json_number_value(value);
     return OK;
 }
@@ -247,7 +247,7 @@ enum status json_get_bool(const json_t *object, const char *key, bool *out, cons
     if (!value)
         return OK;
     if (!json_is_boolean(value))
-        return wrong_type(where, key, "true or false");
+        return json_wrong_type(where, key, "true or false");
     *out = json_is_true(value);
     return OK;
 }
@@ -258,7 +258,7 @@ enum status json_get_text(const json_t *object, const char *key, const char **ou
     if (!value)
         return OK;
     if (!json_is_string(value))
-        return wrong_type(where, key, "a string");
+        return json_wrong_type(where, key, "a string");
     *out = json_string_value(value);
     return OK;
 }

@@ -4,7 +4,7 @@
 #include <stdbool.h>
 #include <string.h>
 
-static bool is_plain(char c)
+static bool json_quote_is_plain(char c)
 {
     return (uint8_t)c >= ' ' && c != '"' && c != '\\';
 }
@@ -20,12 +20,12 @@ static bool some_escape(const char *text)
 }
 
 /* The length of what needs no escape. */
-static int64_t plain_length(const char *text, int64_t count)
+static int64_t json_quote_plain_length(const char *text, int64_t count)
 {
     int64_t n = 0;
     while (n + 8 <= count && !some_escape(text + n))
         n += 8;
-    while (n < count && is_plain(text[n]))
+    while (n < count && json_quote_is_plain(text[n]))
         n++;
     return n;
 }
@@ -37,7 +37,7 @@ static const char *short_escape(uint8_t c)
     return c ? strchr(known, c) : NULL;
 }
 
-static enum status escape(struct buffer *out, uint8_t c)
+static enum status json_quote_escape(struct buffer *out, uint8_t c)
 {
     static const char hex[] = "0123456789abcdef";
     const char *letter = short_escape(c);
@@ -49,11 +49,11 @@ enum status json_quote(struct buffer *out, const char *text, int64_t count)
 {
     TRY(buffer_append(out, "\"", 1));
     for (int64_t at = 0; at < count; at++) {
-        int64_t plain = plain_length(text + at, count - at);
+        int64_t plain = json_quote_plain_length(text + at, count - at);
         TRY(buffer_append(out, text + at, plain));
         at += plain;
         if (at < count)
-            TRY(escape(out, (uint8_t)text[at]));
+            TRY(json_quote_escape(out, (uint8_t)text[at]));
     }
     return buffer_append(out, "\"", 1);
 }
@@ -62,7 +62,7 @@ int64_t json_quoted_size(const char *text, int64_t count)
 {
     int64_t size = count + 2;
     for (int64_t at = 0; at < count; at++) {
-        at += plain_length(text + at, count - at);
+        at += json_quote_plain_length(text + at, count - at);
         if (at < count)
             size += short_escape((uint8_t)text[at]) ? 1 : 5;
     }

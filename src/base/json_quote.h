@@ -4,7 +4,7 @@
 
 #include "base/memory.h"
 
-/* Appends a text as a JSON string, in quotes, with escapes where JSON needs them. Bytes that are not UTF-8 stay as they are: who
+/* Appends a text as a JSON string, in quotes, with escapes where JSON needs them. Bytes that are not UTF-8 stay as they are: what
  * reads the string says so. */
 enum status json_quote(struct buffer *out, const char *text, int64_t count);
 

@@ -33,7 +33,7 @@ enum status json_reader_fail(const struct json_reader *r, const char *what)
     return fail(ERR_FORMAT, "%s: line %lld, column %lld: %s", r->where, (long long)line, (long long)column, what);
 }
 
-static void skip_space(struct json_reader *r)
+static void json_reader_skip_space(struct json_reader *r)
 {
     while (r->at < r->end && (*r->at == ' ' || *r->at == '\n' || *r->at == '\r' || *r->at == '\t'))
         r->at++;
@@ -41,7 +41,7 @@ static void skip_space(struct json_reader *r)
 
 char json_reader_peek(struct json_reader *r)
 {
-    skip_space(r);
+    json_reader_skip_space(r);
     return r->at < r->end ? *r->at : 0;
 }
 
@@ -79,7 +79,7 @@ static enum status read_escape(struct json_reader *r)
 
 /* The end of the run of characters at p that stand for themselves. Strings are most of a row, so eight bytes are looked at at
  * once: a byte that ends the run has its highest bit set, and for the first such byte that is certain. */
-static const char *plain_end(const char *p, const char *end)
+static const char *json_reader_plain_end(const char *p, const char *end)
 {
     const uint64_t ones = UINT64_C(0x0101010101010101), high = UINT64_C(0x8080808080808080);
     for (uint64_t x; end - p >= 8; p += 8) {
@@ -101,7 +101,7 @@ enum status json_reader_string(struct json_reader *r, struct json_span *text)
     const char *from = ++r->at;
     bool escaped = false;
     r->text.size = 0;
-    while ((r->at = plain_end(r->at, r->end)) < r->end && *r->at != '"') {
+    while ((r->at = json_reader_plain_end(r->at, r->end)) < r->end && *r->at != '"') {
         if (*r->at != '\\')
             return json_reader_fail(r, "a control character in a string");
         escaped = true;
@@ -207,7 +207,7 @@ static bool to_double(const char *p, double *number)
 static enum status take_number(struct json_reader *r, char digits[static NUMBER_MAX])
 {
     int64_t n = 0;
-    skip_space(r);
+    json_reader_skip_space(r);
     for (; r->at + n < r->end && n < NUMBER_MAX - 1 && r->at[n] && strchr("+-.0123456789eE", r->at[n]); n++)
         digits[n] = r->at[n];
     digits[n] = 0;
@@ -234,7 +234,7 @@ static enum status take_word(struct json_reader *r, const char *word, json_type 
     return OK;
 }
 
-static enum status read_scalar(struct json_reader *r, bool any_length, struct json_scalar *scalar)
+static enum status json_reader_read_scalar(struct json_reader *r, bool any_length, struct json_scalar *scalar)
 {
     char digits[NUMBER_MAX];
     scalar->rounded = false;
@@ -258,17 +258,17 @@ static enum status read_scalar(struct json_reader *r, bool any_length, struct js
 
 enum status json_reader_scalar(struct json_reader *r, struct json_scalar *scalar)
 {
-    return read_scalar(r, false, scalar);
+    return json_reader_read_scalar(r, false, scalar);
 }
 
 enum status json_reader_long_scalar(struct json_reader *r, struct json_scalar *scalar)
 {
-    return read_scalar(r, true, scalar);
+    return json_reader_read_scalar(r, true, scalar);
 }
 
 enum status json_reader_end(struct json_reader *r)
 {
-    skip_space(r);
+    json_reader_skip_space(r);
     return r->at == r->end ? OK : json_reader_fail(r, "more than one value");
 }
 

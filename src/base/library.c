@@ -1,8 +1,7 @@
-/* The loader. */
+/* Opening libraries, by the policy for code. */
 #include "base/library.h"
 
 #include <dlfcn.h>
-#include <link.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
@@ -42,12 +41,4 @@ void *library_open(const char *const *names, const char **why)
 void *library_symbol(void *library, const char *name)
 {
     return dlsym(library, name);
-}
-
-const char *library_file(const void *function)
-{
-    Dl_info info;
-    struct link_map *file = NULL;
-    bool known = dladdr1(function, &info, (void **)&file, RTLD_DL_LINKMAP) && file && file->l_name;
-    return known && file->l_name[0] == '/' ? file->l_name : NULL;
 }

@@ -13,7 +13,7 @@ enum { TABLE_BYTES_MAX = 16 << 20, PATH_SIZE = 4096, GROUP_SIZE = 2048 };
 static const int64_t NONE = INT64_MAX, GROUP_BYTES_MAX = (int64_t)1 << 60; /* version 1 has no word for no limit */
 
 /* The number after a key that begins a line of a table, times a unit; `otherwise` if there is none. */
-static int64_t find(const char *table, const char *key, int64_t unit, int64_t otherwise)
+static int64_t limits_find(const char *table, const char *key, int64_t unit, int64_t otherwise)
 {
     size_t length = strlen(key);
     for (const char *line = table; line && *line; line = strchr(line, '\n') ? strchr(line, '\n') + 1 : NULL) {
@@ -29,8 +29,9 @@ static int64_t find(const char *table, const char *key, int64_t unit, int64_t ot
 static int64_t find_in(const char *path, const char *key, int64_t unit, int64_t otherwise)
 {
     struct buffer table = {0};
-    int64_t found =
-        file_exists(path) && file_read(&table, path, TABLE_BYTES_MAX) == OK ? find(table.data, key, unit, otherwise) : otherwise;
+    int64_t found = file_exists(path) && file_read(&table, path, TABLE_BYTES_MAX) == OK
+                        ? limits_find(table.data, key, unit, otherwise)
+                        : otherwise;
     buffer_free(&table);
     return found;
 }
@@ -42,9 +43,9 @@ static int64_t find_below(const char *root, const char *file, const char *key, i
     return find_in(path, key, unit, otherwise);
 }
 
-static void take(struct memory_room *room, int64_t left, const char *limit, const char *of)
+static void limits_take(struct memory_room *room, int64_t left, const char *limit, const char *of)
 {
-    left = left < 1 ? 1 : left; /* 0 is: not told */
+    left = left < 1 ? 1 : left; /* 0 is: not known */
     if (left >= room->allocate && room->limit[0])
         return;
     room->allocate = left;
@@ -55,14 +56,14 @@ static void take(struct memory_room *room, int64_t left, const char *limit, cons
 
 static void take_ulimits(struct memory_room *room, const char *root)
 {
-    int64_t most = find_below(root, "proc/self/limits", "Max address space", 1, NONE);
-    if (most != NONE) {
-        room->addresses = most - find_below(root, "proc/self/status", "VmSize", 1024, 0);
-        take(room, room->addresses, "ulimit -v", "");
+    int64_t max_bytes = find_below(root, "proc/self/limits", "Max address space", 1, NONE);
+    if (max_bytes != NONE) {
+        room->addresses = max_bytes - find_below(root, "proc/self/status", "VmSize", 1024, 0);
+        limits_take(room, room->addresses, "ulimit -v", "");
     }
-    most = find_below(root, "proc/self/limits", "Max data size", 1, NONE);
-    if (most != NONE)
-        take(room, most - find_below(root, "proc/self/status", "VmData", 1024, 0), "ulimit -d", "");
+    max_bytes = find_below(root, "proc/self/limits", "Max data size", 1, NONE);
+    if (max_bytes != NONE)
+        limits_take(room, max_bytes - find_below(root, "proc/self/status", "VmData", 1024, 0), "ulimit -d", "");
 }
 
 /* --- control groups ----------------------------------------------------------------------------------------------------- */
@@ -85,17 +86,17 @@ static const struct version versions[] = {
 static void take_group(struct memory_room *room, const struct version *v, const char *directory, const char *name)
 {
     for (int i = 0; i < 2 && v->limits[i]; i++) {
-        int64_t most = find_below(directory, v->limits[i], "", 1, NONE);
-        if (most >= GROUP_BYTES_MAX)
+        int64_t max_bytes = find_below(directory, v->limits[i], "", 1, NONE);
+        if (max_bytes >= GROUP_BYTES_MAX)
             continue;
-        int64_t left = most - find_below(directory, v->usage, "", 1, 0) +
+        int64_t left = max_bytes - find_below(directory, v->usage, "", 1, 0) +
                        find_below(directory, "memory.stat", v->inactive, 1, 0) +
                        find_below(directory, "memory.stat", v->active, 1, 0);
-        left = left > most ? most : left;
+        left = left > max_bytes ? max_bytes : left;
         room->resident = left < room->resident ? left : room->resident;
         char limit[64];
         snprintf(limit, sizeof limit, "%s of the control group ", v->limits[i]);
-        take(room, left, limit, name);
+        limits_take(room, left, limit, name);
     }
 }
 
@@ -151,7 +152,7 @@ void limits_memory(struct memory_room *room, const char *root)
     int64_t unused = find_below(root, "proc/meminfo", "MemAvailable", 1024, 0);
     *room = (struct memory_room){.resident = unused ? unused : NONE, .addresses = NONE};
     if (unused)
-        take(room, unused, "free memory", "");
+        limits_take(room, unused, "free memory", "");
     take_ulimits(room, root);
     take_all_groups(room, root);
 }

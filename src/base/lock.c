@@ -10,7 +10,7 @@
 
 #include "base/clock.h"
 #include "base/file.h"
-#include "base/headway.h"
+#include "base/heartbeat.h"
 #include "base/process.h"
 
 enum { LOCK_TEXT = PROCESS_HOST + 32 };
@@ -66,7 +66,7 @@ enum status lock_take(struct lock *lock, const char *path, enum lock_kind kind, 
     int result;
     while ((result = flock(lock->fd, (kind == LOCK_SHARED ? LOCK_SH : LOCK_EX) | LOCK_NB)) != 0 &&
            (errno == EINTR || (wait && errno == EWOULDBLOCK))) {
-        headway_made(); /* another run works, and that may take as long as it likes */
+        heartbeat_made(); /* another run works, and that may take as long as it likes */
         clock_wait(PAUSE);
     }
     enum status status = result == 0 || errno == EWOULDBLOCK ? OK : cannot_lock(path);
@@ -92,7 +92,7 @@ enum status lock_is_held(const char *path, bool *held)
 
 /* A lock is written to and removed: somebody's file that has its name must not be. What a crash left may be cut off, or zeros.
  * Only through the lock's own descriptor can it be read on every file system. */
-static enum status check_text(int fd, const char *path)
+static enum status lock_check_text(int fd, const char *path)
 {
     struct stat st;
     char first = 0;
@@ -107,7 +107,7 @@ enum status lock_may_sign(const char *path)
 {
     int fd = open_lock(path, O_RDONLY);
     TRY(check_opened(&fd, path));
-    enum status status = fd >= 0 ? check_text(fd, path) : OK;
+    enum status status = fd >= 0 ? lock_check_text(fd, path) : OK;
     if (fd >= 0)
         close(fd);
     return status;
@@ -116,7 +116,7 @@ enum status lock_may_sign(const char *path)
 enum status lock_sign(const struct lock *lock, const char *path)
 {
     char text[LOCK_TEXT], host[PROCESS_HOST];
-    TRY(check_text(lock->fd, path));
+    TRY(lock_check_text(lock->fd, path));
     process_host(host);
     int n = snprintf(text, sizeof text, "%lld %s\n", (long long)process_id(), host);
     return ftruncate(lock->fd, 0) == 0 && pwrite(lock->fd, text, (size_t)n, 0) == n ? OK : file_fail(path, "write");

@@ -20,7 +20,7 @@ enum lock_kind { LOCK_ALONE, LOCK_SHARED };
  * ERR_UNSUPPORTED: the file system has no locks. */
 enum status lock_take(struct lock *lock, const char *path, enum lock_kind kind, bool wait, bool *taken);
 
-/* Whether another process holds it alone; neither takes nor creates it. ERR_UNSUPPORTED as above. */
+/* Whether another process holds it exclusively; neither takes nor creates it. ERR_UNSUPPORTED as above. */
 enum status lock_is_held(const char *path, bool *held);
 
 /* Whether the path no longer names the file that is held: it was removed or moved, or another took its place. Nothing held

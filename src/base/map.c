@@ -27,7 +27,7 @@ void map_free(struct map *map)
     *map = (struct map){0};
 }
 
-static struct map_entry *find(const struct map *map, const char *key, int64_t length, uint64_t hash)
+static struct map_entry *map_find(const struct map *map, const char *key, int64_t length, uint64_t hash)
 {
     for (uint64_t i = hash;; i++) {
         struct map_entry *e = &map->entries[i & (uint64_t)(map->capacity - 1)];
@@ -36,14 +36,14 @@ static struct map_entry *find(const struct map *map, const char *key, int64_t le
     }
 }
 
-static enum status grow(struct map *map)
+static enum status map_grow(struct map *map)
 {
     struct map bigger;
     TRY(map_init(&bigger, map->capacity));
     for (int64_t i = 0; i < map->capacity; i++) {
         const struct map_entry *e = &map->entries[i];
         if (e->key)
-            *find(&bigger, e->key, e->length, e->hash) = *e;
+            *map_find(&bigger, e->key, e->length, e->hash) = *e;
     }
     bigger.count = map->count;
     map_free(map);
@@ -54,9 +54,9 @@ static enum status grow(struct map *map)
 enum status map_put(struct map *map, const char *key, int64_t length, int64_t number, int64_t *old)
 {
     if (map->count * 2 >= map->capacity)
-        TRY(grow(map));
+        TRY(map_grow(map));
     uint64_t hash = XXH3_64bits(key, (size_t)length);
-    struct map_entry *e = find(map, key, length, hash);
+    struct map_entry *e = map_find(map, key, length, hash);
     if (old)
         *old = e->key ? e->number : -1;
     map->count += !e->key;
@@ -68,6 +68,6 @@ int64_t map_get(const struct map *map, const char *key, int64_t length)
 {
     if (!map->count)
         return -1;
-    const struct map_entry *e = find(map, key, length, XXH3_64bits(key, (size_t)length));
+    const struct map_entry *e = map_find(map, key, length, XXH3_64bits(key, (size_t)length));
     return e->key ? e->number : -1;
 }

@@ -26,19 +26,19 @@ static struct note *_Atomic notes;
 static pthread_mutex_t guard = PTHREAD_MUTEX_INITIALIZER;
 
 /* A child that is forked while another thread has the guard would never get it. */
-static void before_fork(void)
+static void mapped_before_fork(void)
 {
     pthread_mutex_lock(&guard);
 }
 
-static void after_fork(void)
+static void mapped_after_fork(void)
 {
     pthread_mutex_unlock(&guard);
 }
 
-static void watch_forks(void)
+static void mapped_watch_forks(void)
 {
-    pthread_atfork(before_fork, after_fork, after_fork);
+    pthread_atfork(mapped_before_fork, mapped_after_fork, mapped_after_fork);
 }
 
 enum status mapped_add(const void *data, int64_t size, int fd, const char *path)
@@ -46,7 +46,7 @@ enum status mapped_add(const void *data, int64_t size, int fd, const char *path)
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     struct stat st;
     size_t length = strlen(path) + 1;
-    pthread_once(&once, watch_forks);
+    pthread_once(&once, mapped_watch_forks);
     struct note *n = memory_alloc((int64_t)(sizeof *n + length));
     if (!n)
         return ERR_MEMORY;

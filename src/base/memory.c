@@ -12,7 +12,7 @@
 static _Atomic int64_t count;
 static _Atomic int64_t fail_after = -1;
 
-static bool refused(void)
+static bool memory_refused(void)
 {
     atomic_fetch_add(&count, 1);
     return atomic_load(&fail_after) >= 0 && atomic_fetch_sub(&fail_after, 1) == 0;
@@ -20,7 +20,7 @@ static bool refused(void)
 
 void *memory_alloc(int64_t bytes)
 {
-    void *p = bytes < 0 || refused() ? NULL : calloc(1, bytes ? (size_t)bytes : 1);
+    void *p = bytes < 0 || memory_refused() ? NULL : calloc(1, bytes ? (size_t)bytes : 1);
     if (!p)
         fail(ERR_MEMORY, "out of memory: %lld bytes of host memory were asked for", (long long)bytes);
     return p;
@@ -28,7 +28,7 @@ void *memory_alloc(int64_t bytes)
 
 void *memory_resize(void *old, int64_t bytes)
 {
-    void *p = bytes < 0 || refused() ? NULL : realloc(old, bytes ? (size_t)bytes : 1);
+    void *p = bytes < 0 || memory_refused() ? NULL : realloc(old, bytes ? (size_t)bytes : 1);
     if (!p)
         fail(ERR_MEMORY, "out of memory: %lld bytes of host memory were asked for", (long long)bytes);
     return p;

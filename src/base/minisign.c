@@ -37,7 +37,7 @@ static struct {
 #undef SYMBOL
 } sodium;
 
-static enum status load(void)
+static enum status minisign_load(void)
 {
     const char *own = code_variable("HONE_SODIUM_LIBRARY"), *why = "";
     const char *const names[] = {own ? own : "libsodium.so.23", own ? NULL : "libsodium.so.26", NULL};
@@ -55,12 +55,12 @@ static enum status load(void)
     return sodium.sodium_init() < 0 ? fail(ERR_UNSUPPORTED, "libsodium does not start") : OK;
 }
 
-static enum status load_once(void)
+static enum status minisign_load_once(void)
 {
     static struct mutex turn = MUTEX_FREE;
     static bool loaded;
     mutex_take(&turn);
-    enum status status = loaded ? OK : load();
+    enum status status = loaded ? OK : minisign_load();
     loaded = status == OK;
     mutex_give(&turn);
     return status;
@@ -80,7 +80,7 @@ struct lines {
 };
 
 /* The next line without its end, and false if there is none. A zero byte is in no line. */
-static bool next_line(struct lines *lines, const char **line, int64_t *size)
+static bool minisign_next_line(struct lines *lines, const char **line, int64_t *size)
 {
     const char *end = memchr(lines->at, '\n', (size_t)lines->left);
     int64_t whole = end ? end + 1 - lines->at : lines->left;
@@ -92,18 +92,18 @@ static bool next_line(struct lines *lines, const char **line, int64_t *size)
     return whole > 0 && !memchr(*line, 0, (size_t)*size);
 }
 
-static bool begins(const char *line, int64_t size, const char *with)
+static bool minisign_begins(const char *line, int64_t size, const char *with)
 {
     return size >= (int64_t)strlen(with) && !memcmp(line, with, strlen(with));
 }
 
 /* An untrusted comment and then this many bytes in base64. */
-static bool read_head(struct lines *lines, void *bytes, int64_t count)
+static bool minisign_read_head(struct lines *lines, void *bytes, int64_t count)
 {
     const char *line;
     int64_t size;
-    return next_line(lines, &line, &size) && begins(line, size, UNTRUSTED) && next_line(lines, &line, &size) &&
-           base64_decode(line, size, bytes, count);
+    return minisign_next_line(lines, &line, &size) && minisign_begins(line, size, UNTRUSTED) &&
+           minisign_next_line(lines, &line, &size) && base64_decode(line, size, bytes, count);
 }
 
 void minisign_id(const uint8_t id[static 8], char text[static MINISIGN_ID_TEXT])
@@ -126,9 +126,10 @@ enum status minisign_parse(struct minisign_signature *s, const char *text, int64
     const char *line;
     int64_t length;
     *s = (struct minisign_signature){0};
-    bool whole = size <= MINISIGN_BYTES_MAX && read_head(&lines, &head, (int64_t)sizeof head) &&
-                 next_line(&lines, &s->comment, &s->comment_size) && begins(s->comment, s->comment_size, TRUSTED) &&
-                 next_line(&lines, &line, &length) && base64_decode(line, length, s->global, SIGNATURE) && !lines.left;
+    bool whole = size <= MINISIGN_BYTES_MAX && minisign_read_head(&lines, &head, (int64_t)sizeof head) &&
+                 minisign_next_line(&lines, &s->comment, &s->comment_size) &&
+                 minisign_begins(s->comment, s->comment_size, TRUSTED) && minisign_next_line(&lines, &line, &length) &&
+                 base64_decode(line, length, s->global, SIGNATURE) && !lines.left;
     if (!whole)
         return fail(ERR_FORMAT, "%s: is not a signature of minisign, or not a whole one", where);
     s->comment += strlen(TRUSTED);
@@ -175,8 +176,8 @@ enum status minisign_check(const struct minisign_public *key, const struct minis
     minisign_id(s->id, of);
     minisign_id(key->id, wanted);
     if (memcmp(s->id, key->id, ID) != 0)
-        return fail(ERR_FORMAT, "%s: is by the key %s, and not by %s of --verify-key", where, of, wanted);
-    TRY(load_once());
+        return fail(ERR_FORMAT, "%s: is by the key %s, and not by %s", where, of, wanted);
+    TRY(minisign_load_once());
     enum status status = join_comment(&joined, s->signature, s->comment, s->comment_size);
     if (status == OK)
         status = check_both(key, s, bytes, count, &joined, where);
@@ -208,7 +209,7 @@ enum status minisign_public_read(struct minisign_public *key, const char *given)
         return take_public(key, &bytes, "--verify-key");
     enum status status = file_read(&text, given, MINISIGN_BYTES_MAX);
     struct lines lines = {text.data, text.size};
-    if (status == OK && !(text.size && read_head(&lines, &bytes, (int64_t)sizeof bytes) && !lines.left))
+    if (status == OK && !(text.size && minisign_read_head(&lines, &bytes, (int64_t)sizeof bytes) && !lines.left))
         status = fail(ERR_FORMAT, "%s: is not a public key of minisign: two lines, as minisign -G writes them", given);
     if (status == OK)
         status = take_public(key, &bytes, given);
@@ -228,7 +229,7 @@ struct minisign_key {
 };
 
 /* The two halves belong together: a signature with another public half would tell the secret one. minisign -W leaves the check
- * that it keeps beside them empty. */
+ * that it keeps next to them empty. */
 static enum status check_secret(const struct secret_bytes *b, const char *path)
 {
     uint8_t public[PUBLIC], secret[SECRET];
@@ -249,16 +250,16 @@ static enum status take_secret(const struct secret_bytes *b, const char *path)
                     "%s: is protected by a password, and a run asks nobody: make a key for runs by minisign -G -W, or take the "
                     "password off a copy of this one by minisign -C -W -s COPY",
                     path);
-    TRY(load_once());
+    TRY(minisign_load_once());
     return check_secret(b, path);
 }
 
-static enum status read_secret(struct secret_bytes *b, const char *path)
+static enum status minisign_read_secret(struct secret_bytes *b, const char *path)
 {
     struct buffer text = {0};
     enum status status = file_read(&text, path, MINISIGN_BYTES_MAX);
     struct lines lines = {text.data, text.size};
-    if (status == OK && !(text.size && read_head(&lines, b, (int64_t)sizeof *b) && !lines.left))
+    if (status == OK && !(text.size && minisign_read_head(&lines, b, (int64_t)sizeof *b) && !lines.left))
         status = fail(ERR_FORMAT, "%s: is not a secret key of minisign: two lines, as minisign -G -W writes them", path);
     if (text.data)
         explicit_bzero(text.data, (size_t)text.capacity);
@@ -272,12 +273,20 @@ enum status minisign_key_open(struct minisign_key **out, const char *path)
     *out = NULL;
     if (!key)
         return ERR_MEMORY;
-    enum status status = read_secret(&key->bytes, path);
+    enum status status = minisign_read_secret(&key->bytes, path);
     if (status == OK)
         *out = key;
     else
         minisign_key_close(key);
     return status;
+}
+
+struct minisign_public minisign_public_of(const struct minisign_key *key)
+{
+    struct minisign_public public;
+    memcpy(public.id, key->bytes.id, ID);
+    memcpy(public.key, key->bytes.secret + SECRET - PUBLIC, PUBLIC);
+    return public;
 }
 
 void minisign_key_close(struct minisign_key *key)

@@ -33,6 +33,9 @@ struct minisign_key;
 enum status minisign_key_open(struct minisign_key **key, const char *path);
 void minisign_key_close(struct minisign_key *key);
 
+/* The public half of a key to sign with. */
+struct minisign_public minisign_public_of(const struct minisign_key *key);
+
 /* Appends the text of a signature. The same key, bytes and comment give the same text. `comment` is one line. */
 enum status minisign_sign(const struct minisign_key *key, const void *bytes, int64_t count, const char *comment,
                           struct buffer *text);

@@ -16,7 +16,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "base/headway.h"
+#include "base/heartbeat.h"
 #include "base/log.h"
 #include "base/number.h"
 #include "base/processors.h"
@@ -47,7 +47,7 @@ static struct {
 static _Thread_local int chosen;  /* 0: nothing was */
 static _Thread_local bool inside; /* a body */
 
-/* The caller of the loop, alone, makes headway: other threads would share the number's cache line with it. */
+/* Only the caller of the loop makes progress (base/heartbeat.h): other threads would share the number's cache line with it. */
 static void take_blocks(struct loop *loop, bool calls)
 {
     bool before = inside;
@@ -58,7 +58,7 @@ static void take_blocks(struct loop *loop, bool calls)
             break;
         loop->body(loop->context, begin, begin + min(loop->count - begin, loop->block));
         if (calls)
-            headway_made();
+            heartbeat_made();
     }
     inside = before;
 }
@@ -108,7 +108,7 @@ static void wait_for_work(bool *spun)
     *spun = false;
 }
 
-static void *help(void *unused)
+static void *parallel_help(void *unused)
 {
     bool spun = false;
     pthread_mutex_lock(&pool.lock);
@@ -132,12 +132,12 @@ static void *help(void *unused)
 }
 
 /* Fork copies one thread: the child's pool is empty. */
-static void before_fork(void)
+static void parallel_before_fork(void)
 {
     pthread_mutex_lock(&pool.lock);
 }
 
-static void after_fork(void)
+static void parallel_after_fork(void)
 {
     pthread_mutex_unlock(&pool.lock);
 }
@@ -151,9 +151,9 @@ static void after_fork_in_child(void)
     pool.full = pool.ending = false;
 }
 
-static void watch_forks(void)
+static void parallel_watch_forks(void)
 {
-    pthread_atfork(before_fork, after_fork, after_fork_in_child);
+    pthread_atfork(parallel_before_fork, parallel_after_fork, after_fork_in_child);
 }
 
 /* Called with the lock. */
@@ -162,10 +162,10 @@ static void make_threads(int count)
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     if (pool.count >= count || pool.full || pool.ending)
         return;
-    pthread_once(&once, watch_forks);
+    pthread_once(&once, parallel_watch_forks);
     int error = 0;
     while (pool.count < count && !error) {
-        error = thread_start(&pool.threads[pool.count], help, NULL);
+        error = thread_start(&pool.threads[pool.count], parallel_help, NULL);
         pool.count += !error;
     }
     if (error) {

@@ -1,7 +1,7 @@
 /* Loops over all processors that the process may use, by a pool of threads of its own. The only file that makes threads.
  *
- * Blocks are cut from the loop's size alone, never from the number of threads, and a block is run by one thread:
- * sums inside a block have the same order on every machine.
+ * Blocks are cut only from the loop's size, never from the number of threads, and a block is run by one thread: sums inside a
+ * block have the same order on every machine.
  */
 #ifndef BASE_PARALLEL_H
 #define BASE_PARALLEL_H
@@ -11,8 +11,8 @@
 typedef void parallel_body(void *context, int64_t begin, int64_t end);
 
 /* Calls body for [0, block), [block, 2 block), ... up to count, blocks dealt to threads as they become free; the calling thread
- * takes blocks too. Returns when all are done, and what they wrote is seen. Any thread may call it, also several at once; a
- * loop inside a body runs on the body's thread alone. */
+ * takes blocks too. Returns when all are done, and what they wrote is seen. Any thread may call it, also several at once; a loop
+ * inside a body runs only on the body's thread. */
 void parallel_for(int64_t count, int64_t block, parallel_body *body, void *context);
 
 enum { PARALLEL_THREADS_MAX = 1024 };

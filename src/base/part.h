@@ -5,8 +5,9 @@
  *     TRY(part_commit(&part, "blobs/HASH", true, &taken));
  *     part_close(&part);                                          always; what is not committed stays, unless it is empty
  *
- * Who can write to the directory could have put something there: a link, or a file that he still writes to. Only a regular file
- * of this user with no other name is gone on with; anything else of the name is removed, and what it leads to stays as it is.
+ * Somebody who can write to the directory could have put something there: a link, or a file that is still written to. Only a
+ * regular file of this user with no other name is gone on with; anything else of the name is removed, and what it leads to stays
+ * as it is.
  */
 #ifndef BASE_PART_H
 #define BASE_PART_H

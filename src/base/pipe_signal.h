@@ -1,5 +1,5 @@
-/* SIGPIPE kept away from the process while a library writes to connections that the other side may have closed. Blocked in this
- * thread, and threads that it makes meanwhile, alone: how the process handles the signal is its own affair. */
+/* SIGPIPE kept away from the process while a library writes to connections that the other side may have closed. Blocked only in
+ * this thread, and in those that it makes meanwhile: how the process handles the signal is its own affair. */
 #ifndef BASE_PIPE_SIGNAL_H
 #define BASE_PIPE_SIGNAL_H
 

@@ -3,7 +3,6 @@
 
 #include <errno.h>
 #include <malloc.h>
-#include <sched.h>
 #include <signal.h>
 #include <spawn.h>
 #include <stdio.h>
@@ -69,11 +68,6 @@ void process_want_files(int64_t count)
         return;
     limit.rlim_cur = limit.rlim_max < (rlim_t)count ? limit.rlim_max : (rlim_t)count;
     setrlimit(RLIMIT_NOFILE, &limit);
-}
-
-void process_yield(void)
-{
-    sched_yield();
 }
 
 int64_t process_id(void)

@@ -21,9 +21,6 @@ enum status process_grow_stack(void);
  * -Hn). */
 void process_want_files(int64_t count);
 
-/* Lets other threads and processes have the processor. */
-void process_yield(void);
-
 /* This process's number, and the machine's name, "?" where it has none. */
 enum { PROCESS_HOST = 256 };
 int64_t process_id(void);

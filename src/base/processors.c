@@ -15,7 +15,7 @@
 enum { PATH_BYTES = 4096 };
 
 /* A file's first line, or "". */
-static void read_line(const char *directory, const char *name, char *line, int size)
+static void processors_read_line(const char *directory, const char *name, char *line, int size)
 {
     char path[PATH_BYTES];
     FILE *file = snprintf(path, sizeof path, "%s/%s", directory, name) < (int)sizeof path ? fopen(path, "re") : NULL;
@@ -31,13 +31,13 @@ static void read_line(const char *directory, const char *name, char *line, int s
 static int64_t group_quota(const char *directory)
 {
     char quota[64], period[64];
-    read_line(directory, "cpu.max", quota, sizeof quota);
+    processors_read_line(directory, "cpu.max", quota, sizeof quota);
     if (*quota) {
         const char *end = strchr(quota, ' ');
         snprintf(period, sizeof period, "%s", end ? end : "");
     } else {
-        read_line(directory, "cpu.cfs_quota_us", quota, sizeof quota);
-        read_line(directory, "cpu.cfs_period_us", period, sizeof period);
+        processors_read_line(directory, "cpu.cfs_quota_us", quota, sizeof quota);
+        processors_read_line(directory, "cpu.cfs_period_us", period, sizeof period);
     }
     long long time = strtoll(quota, NULL, 10), each = strtoll(period, NULL, 10); /* "max" is 0 */
     return time > 0 && each > 0 && time < INT64_MAX - each ? divide_up(time, each) : INT_MAX;
@@ -55,14 +55,14 @@ static int64_t line_quota(char *line, const char *root)
     path[strcspn(path, "\n")] = 0;
     if (*names && !strstr(names, "cpu"))
         return INT_MAX;
-    int64_t least = INT_MAX, top = snprintf(directory, sizeof directory, "%s/%s", root, names);
+    int64_t count_max = INT_MAX, top = snprintf(directory, sizeof directory, "%s/%s", root, names);
     if (top >= (int64_t)sizeof directory || snprintf(directory + top, sizeof directory - (size_t)top, "%s", path) < 0)
         return INT_MAX;
     for (;;) {
-        least = min(least, group_quota(directory));
+        count_max = min(count_max, group_quota(directory));
         char *slash = strrchr(directory + top, '/');
         if (!slash)
-            return least;
+            return count_max;
         *slash = 0;
     }
 }
@@ -70,14 +70,14 @@ static int64_t line_quota(char *line, const char *root)
 int processors_quota(const char *groups, const char *root)
 {
     char line[PATH_BYTES];
-    int64_t least = INT_MAX;
+    int64_t count = INT_MAX;
     FILE *file = fopen(groups, "re");
     if (!file)
         return INT_MAX;
     while (fgets(line, sizeof line, file))
-        least = min(least, line_quota(line, root));
+        count = min(count, line_quota(line, root));
     fclose(file);
-    return (int)max(least, 1);
+    return (int)max(count, 1);
 }
 
 /* Affinity may be longer than cpu_set_t on very large machines: then all of its processors count. */
@@ -103,8 +103,8 @@ int processors_usable(void)
     static _Atomic int known;
     int count = atomic_load(&known);
     if (!count) {
-        int64_t least = min(processors_allowed(), processors_quota("/proc/self/cgroup", "/sys/fs/cgroup"));
-        count = (int)max(1, min(least, PARALLEL_THREADS_MAX));
+        int64_t limit = min(processors_allowed(), processors_quota("/proc/self/cgroup", "/sys/fs/cgroup"));
+        count = (int)max(1, min(limit, PARALLEL_THREADS_MAX));
         atomic_store(&known, count);
     }
     return count;

@@ -10,7 +10,7 @@ int processors_usable(void); /* as it is at the first call; at least 1 */
 /* A number for the set of processors that the scheduler allows: processes of one machine with the same number share them. */
 uint64_t processors_set(void);
 
-/* The same for the groups alone: `groups` is in the form of /proc/self/cgroup, `root` is where the groups' files are. Large where
+/* The same for only the groups: `groups` is in the form of /proc/self/cgroup, `root` is where the groups' files are. Large where
  * nothing is limited. */
 int processors_quota(const char *groups, const char *root);
 

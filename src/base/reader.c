@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
-#include "base/headway.h"
+#include "base/heartbeat.h"
 
 enum status reader_open(struct reader *reader, const char *path)
 {
@@ -34,7 +34,7 @@ enum status reader_read(struct reader *reader, void *bytes, int64_t max_bytes, i
             return file_fail(reader->path, "read");
         if (n == 0)
             break;
-        headway_made();
+        heartbeat_made();
         *got += n;
     }
     return OK;
@@ -50,7 +50,7 @@ enum status reader_read_at(const struct reader *reader, int64_t offset, void *by
             return file_fail(reader->path, "read");
         if (n == 0)
             return fail(ERR_IO, "%s: the file became shorter while it was read", reader->path);
-        headway_made();
+        heartbeat_made();
         got += n;
     }
     return OK;

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-static json_t *value_json(const struct record_field *field, const void *record)
+static json_t *record_value_json(const struct record_field *field, const void *record)
 {
     const char *at = (const char *)record + field->offset, *text;
     int small;
@@ -26,7 +26,7 @@ json_t *record_json(const struct record_field *fields, const void *record)
 {
     json_t *object = json_object();
     for (; fields->key && object; fields++)
-        if (json_object_set_new(object, fields->key, value_json(fields, record)) != 0) {
+        if (json_object_set_new(object, fields->key, record_value_json(fields, record)) != 0) {
             json_decref(object);
             object = NULL;
         }

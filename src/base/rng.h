@@ -1,8 +1,7 @@
 /* Random numbers as a function of a counter: Philox4x32-10 (Salmon et al., 2011).
  *
- * There is no state to save or to split: the same key and counter give the same numbers on every device, for any
- * number of threads and ranks.
- * A permutation is a function in the same way: any of its elements can be computed alone.
+ * There is no state to save or to split: the same key and counter give the same numbers on every device, for any number of
+ * threads and ranks. A permutation is a function in the same way: any of its elements can be computed on its own.
  */
 #ifndef BASE_RNG_H
 #define BASE_RNG_H

@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/headway.h"
+#include "base/heartbeat.h"
 #include "base/number.h"
 #include "base/sha_256.h"
 
@@ -78,7 +78,7 @@ void sha_add_unseen(struct sha *sha, const void *bytes, int64_t count)
 
 void sha_add(struct sha *sha, const void *bytes, int64_t count)
 {
-    headway_made();
+    heartbeat_made();
     sha_add_unseen(sha, bytes, count);
 }
 

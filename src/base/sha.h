@@ -18,7 +18,8 @@ enum { SHA_TEXT = 65 }; /* 40 or 64 hexadecimal digits and a zero byte */
 
 void sha_init(struct sha *sha, enum sha_kind kind);
 void sha_add(struct sha *sha, const void *bytes, int64_t count);
-void sha_add_unseen(struct sha *sha, const void *bytes, int64_t count); /* makes no headway: for a thread that watches */
-void sha_end(struct sha *sha, char text[static SHA_TEXT]);              /* lower-case digits; the hash is used up */
+void sha_add_unseen(struct sha *sha, const void *bytes,
+                    int64_t count);                        /* makes no progress (base/heartbeat.h): for a thread that watches */
+void sha_end(struct sha *sha, char text[static SHA_TEXT]); /* lower-case digits; the hash is used up */
 
 #endif

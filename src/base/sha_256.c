@@ -20,7 +20,7 @@ static uint32_t right(uint32_t x, int n)
     return x >> n | x << (32 - n);
 }
 
-static void add_block(uint32_t *state, const uint8_t *block)
+static void sha_256_add_block(uint32_t *state, const uint8_t *block)
 {
     uint32_t w[64], a = state[0], b = state[1], c = state[2], d = state[3];
     uint32_t e = state[4], f = state[5], g = state[6], h = state[7];
@@ -55,7 +55,7 @@ static void add_block(uint32_t *state, const uint8_t *block)
 void sha_256_by_arithmetic(uint32_t *state, const uint8_t *blocks, int64_t count)
 {
     for (int64_t i = 0; i < count; i++)
-        add_block(state, blocks + i * BLOCK);
+        sha_256_add_block(state, blocks + i * BLOCK);
 }
 
 #ifdef __x86_64__

@@ -6,6 +6,9 @@
 #include <stdio.h>
 
 #include "base/json.h"
+#include "cli/view/data_table.h"
+#include "cli/view/quantities.h"
+#include "cli/view/terminal.h"
 #include "hone.h"
 
 typedef hone_status cli_command(hone_options *options);
@@ -25,10 +28,6 @@ bool cli_flag(hone_options *options, const char *key);
 hone_status cli_report(hone_options *options, hone_status (*make)(const hone_options *options, char **json),
                        void (*print)(const json_t *report));
 
-/* Prints a table of what was used of a data set, from the library's JSON, line by line, with progress_say or another printer. */
-typedef void cli_say(const char *format, ...) __attribute__((format(printf, 1, 2)));
-void cli_account(const char *name, const json_t *report, cli_say *say);
-
 /* Where --nproc asks for several processes and no launcher has started them: the program becomes a launcher, and this returns
  * only if that fails. */
 hone_status cli_start_ranks(hone_options *options);
@@ -47,44 +46,7 @@ hone_status cli_finish(hone_options *options, hone_status status, const hone_tra
 /* Prints a JSON object on a line of standard output, and releases it. */
 hone_status cli_print_json(json_t *object);
 
-/* "1.23 GB" into a buffer of the caller. */
-const char *cli_bytes(char text[static 32], double bytes);
-
-/* "512", "45.1 thousand", "134.5 million", "1.24 billion". */
-const char *cli_count(char text[static 32], double n);
-
-/* "s", or nothing after 1: "%lld step%s". */
-const char *cli_plural(int64_t n);
-
-/* What follows the last slash of a path. */
-const char *cli_base_name(const char *path);
-
-/* "1.23 GB of 4.56 GB free" from memory_bytes and free_bytes of a report; not every device says what is free. */
-enum { CLI_MEMORY_SIZE = 320 };
-const char *cli_memory(char text[static CLI_MEMORY_SIZE], const json_t *report);
-
-/* The name of row i of a plan's table: weights beside those in mapped files are called so. */
-const char *cli_block(const json_t *table, size_t i);
-
-/* Whether standard error is a terminal that can move its cursor: progress is overwritten there, and plain lines elsewhere. */
-bool cli_terminal(void);
-
 /* From now on the library's news are not printed. */
 void cli_only_warnings(void);
-
-/* Whether standard input is one: somebody types. */
-bool cli_input_terminal(void);
-
-/* Whether a stream is one. */
-bool cli_is_terminal(FILE *to);
-
-/* Whether a stream takes colour: a terminal, unless $NO_COLOR or $TERM=dumb says otherwise. */
-bool cli_colour(FILE *to);
-
-/* Whether the locale's characters are UTF-8. */
-bool cli_unicode(void);
-
-/* The columns, and if asked the rows, of the terminal that standard error is, as they are now. */
-int cli_columns(int *rows);
 
 #endif

@@ -6,8 +6,8 @@
 #include "base/process.h"
 #include "cli/cli.h"
 #include "cli/helper.h"
-#include "cli/progress.h"
 #include "cli/signals.h"
+#include "cli/view/progress.h"
 
 enum { VARIABLES = 10 };
 
@@ -24,7 +24,7 @@ static void add_text(struct variables *v, const char *name, const char *value)
 }
 
 /* What is not known is empty. */
-static void add_number(struct variables *v, const char *name, double x)
+static void finish_add_number(struct variables *v, const char *name, double x)
 {
     char text[32] = "";
     if (isfinite(x))
@@ -32,7 +32,8 @@ static void add_number(struct variables *v, const char *name, double x)
     add_text(v, name, text);
 }
 
-static void fill(struct variables *v, const char *output, hone_status status, const char *message, const hone_train_result *r)
+static void finish_fill(struct variables *v, const char *output, hone_status status, const char *message,
+                        const hone_train_result *r)
 {
     bool done = r->steps > 0;
     add_text(v, "STATUS",
@@ -40,15 +41,15 @@ static void fill(struct variables *v, const char *output, hone_status status, co
              : status != HONE_OK        ? "failed"
              : r->stopped_early         ? "early_stopping"
                                         : "finished");
-    add_number(v, "EXIT_CODE", (double)status);
+    finish_add_number(v, "EXIT_CODE", (double)status);
     add_text(v, "MESSAGE", status == HONE_OK ? "" : message);
     add_text(v, "OUTPUT", output);
-    add_number(v, "STEPS", (double)r->steps);
-    add_number(v, "SAVED_STEP", (double)r->saved_step);
-    add_number(v, "LOSS", done ? r->loss : NAN);
-    add_number(v, "EVAL_LOSS", done ? r->eval_loss : NAN);
-    add_number(v, "BEST_EVAL_LOSS", done ? r->best_eval_loss : NAN);
-    add_number(v, "SECONDS", r->seconds);
+    finish_add_number(v, "STEPS", (double)r->steps);
+    finish_add_number(v, "SAVED_STEP", (double)r->saved_step);
+    finish_add_number(v, "LOSS", done ? r->loss : NAN);
+    finish_add_number(v, "EVAL_LOSS", done ? r->eval_loss : NAN);
+    finish_add_number(v, "BEST_EVAL_LOSS", done ? r->best_eval_loss : NAN);
+    finish_add_number(v, "SECONDS", r->seconds);
 }
 
 hone_status cli_finish(hone_options *options, hone_status status, const hone_train_result *result)
@@ -61,7 +62,7 @@ hone_status cli_finish(hone_options *options, hone_status status, const hone_tra
     if (hone_options_get(options, "on_finish", &command) != HONE_OK || hone_options_get(options, "output", &output) != HONE_OK ||
         !*command)
         return status;
-    fill(&v, output, status, message, result);
+    finish_fill(&v, output, status, message, result);
     signals_stop(NULL, NULL); /* nothing can be lost any more: Ctrl-C ends the command, and this program */
     fflush(stdout);
     progress_clear();

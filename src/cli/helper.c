@@ -30,7 +30,7 @@ struct answer {
 };
 
 /* All of it, or false: the other side has gone. */
-static bool give(int fd, const void *bytes, size_t count)
+static bool helper_give(int fd, const void *bytes, size_t count)
 {
     for (const char *at = bytes; count;) {
         ssize_t n = send(fd, at, count, MSG_NOSIGNAL);
@@ -44,7 +44,7 @@ static bool give(int fd, const void *bytes, size_t count)
     return true;
 }
 
-static bool take(int fd, void *bytes, size_t count)
+static bool helper_take(int fd, void *bytes, size_t count)
 {
     for (char *at = bytes; count;) {
         ssize_t n = recv(fd, at, count, 0);
@@ -60,13 +60,13 @@ static bool take(int fd, void *bytes, size_t count)
 
 /* --- the helper's side --------------------------------------------------------------------------------------------------- */
 
-/* Whoever speaks through the line may be an intruder: a variable is one of these, which no program takes for code, and each comes
- * at most once. What is not expected is passed over. */
+/* What speaks through the line may be an intruder: a variable is one of these, which no program takes for code, and each comes at
+ * most once. What is not expected is passed over. */
 static const char *const known[] = {"HONE_STATUS=", "HONE_EXIT_CODE=", "HONE_MESSAGE=",        "HONE_STEPS=",  "HONE_SAVED_STEP=",
                                     "HONE_LOSS=",   "HONE_EVAL_LOSS=", "HONE_BEST_EVAL_LOSS=", "HONE_SECONDS="};
 enum { KNOWN = sizeof known / sizeof known[0] };
 
-static void run_command(const struct helper_work *work, char *text, size_t size, int fd)
+static void helper_run_command(const struct helper_work *work, char *text, size_t size, int fd)
 {
     const char *variables[KNOWN + 2] = {NULL};
     struct answer answer = {.code = -1};
@@ -82,7 +82,7 @@ static void run_command(const struct helper_work *work, char *text, size_t size,
     answer.code = code;
     if (answer.status)
         snprintf(answer.text, sizeof answer.text, "%s", status_message());
-    give(fd, &answer, sizeof answer);
+    helper_give(fd, &answer, sizeof answer);
 }
 
 /* A message is a directory that is to go if it is empty, or the variables of the command, which is run once. */
@@ -93,11 +93,11 @@ static void serve(const struct helper_work *work, int fd)
     bool ran = !work->command;
     int count = 0;
     uint32_t size;
-    while (take(fd, &size, sizeof size) && size <= MESSAGE_MAX && take(fd, text, size)) {
+    while (helper_take(fd, &size, sizeof size) && size <= MESSAGE_MAX && helper_take(fd, text, size)) {
         text[size] = 0;
         if (!strncmp(text, known[0], strlen(known[0])) && !ran) {
             ran = true;
-            run_command(work, text, size, fd);
+            helper_run_command(work, text, size, fd);
         } else if ((*text == '/' || *text == '.') && size < PATH_MAX && count < EMPTY_MAX)
             memcpy(empty[count++], text, size + 1);
     }
@@ -152,10 +152,10 @@ bool helper_is_there(void)
     return helper > 0;
 }
 
-static bool tell(const void *text, size_t count)
+static bool helper_tell(const void *text, size_t count)
 {
     uint32_t size = (uint32_t)count;
-    return helper > 0 && count <= MESSAGE_MAX && give(line, &size, sizeof size) && give(line, text, count);
+    return helper > 0 && count <= MESSAGE_MAX && helper_give(line, &size, sizeof size) && helper_give(line, text, count);
 }
 
 void helper_remove_empty(const char *path)
@@ -163,7 +163,7 @@ void helper_remove_empty(const char *path)
     char text[PATH_MAX];
     int n = path ? snprintf(text, sizeof text, "%s%s", *path == '/' ? "" : "./", path) : -1;
     if (n > 0 && n < PATH_MAX)
-        tell(text, (size_t)n);
+        helper_tell(text, (size_t)n);
 }
 
 enum status helper_run(const char *const *variables, int *code)
@@ -173,7 +173,7 @@ enum status helper_run(const char *const *variables, int *code)
     enum status status = OK;
     for (; *variables && status == OK; variables++)
         status = buffer_append(&text, *variables, (int64_t)strlen(*variables) + 1);
-    if (status == OK && (!tell(text.data, (size_t)text.size) || !take(line, &answer, sizeof answer)))
+    if (status == OK && (!helper_tell(text.data, (size_t)text.size) || !helper_take(line, &answer, sizeof answer)))
         status = fail(ERR_IO, "the helper that runs it has gone");
     buffer_free(&text);
     if (status != OK)

@@ -60,7 +60,7 @@ static enum status set_variables(struct arena *arena, const char *const *variabl
 /* --- the child ------------------------------------------------------------------------------------------------------------ */
 
 /* Never returns. A process group of its own may not read from a terminal, and hone's ranks read nothing. */
-static void become(const char *path, const char *const *words, pid_t parent, const sigset_t *mask, int told)
+static void become(const char *path, const char *const *words, pid_t parent, const sigset_t *mask, int errors)
 {
     int nothing = open("/dev/null", O_RDONLY | O_CLOEXEC);
     setpgid(0, 0);
@@ -72,13 +72,13 @@ static void become(const char *path, const char *const *words, pid_t parent, con
     sigprocmask(SIG_SETMASK, mask, NULL);
     code_execute(path, words);
     int error = errno;
-    if (write(told, &error, sizeof error) < 0)
+    if (write(errors, &error, sizeof error) < 0)
         _exit(2);
     _exit(1);
 }
 
 /* An exec that works closes the pipe; one that does not says why. */
-static enum status start(const char *path, const char *const *words, const sigset_t *mask, pid_t *child)
+static enum status launch_start(const char *path, const char *const *words, const sigset_t *mask, pid_t *child)
 {
     pid_t parent = getpid();
     int ends[2], error = 0;
@@ -121,7 +121,7 @@ static bool is_below(pid_t process, pid_t launcher)
 }
 
 /* Whether a process runs the same program as this one. */
-static bool is_own(pid_t process)
+static bool launch_is_own(pid_t process)
 {
     struct stat here, there;
     char path[64];
@@ -131,20 +131,20 @@ static bool is_own(pid_t process)
 }
 
 /* To all that the launcher started; to itself as long as there is none. */
-static void pass_on(int number, pid_t launcher)
+static void launch_pass_on(int number, pid_t launcher)
 {
     struct arena arena = {0};
     const char **names;
-    int64_t count = 0, told = 0;
+    int64_t count = 0, reached = 0;
     if (directory_list(&arena, "/proc", &names, &count) != OK)
         count = 0;
     for (int64_t i = 0; i < count; i++) {
         pid_t process = (pid_t)strtol(names[i], NULL, 10);
-        if (process > 1 && is_own(process) && is_below(process, launcher))
-            told += kill(process, number) == 0;
+        if (process > 1 && launch_is_own(process) && is_below(process, launcher))
+            reached += kill(process, number) == 0;
     }
     arena_free(&arena);
-    if (!told)
+    if (!reached)
         kill(launcher, number);
 }
 
@@ -169,7 +169,7 @@ static enum status stand_in(pid_t child, const sigset_t *watched, int *code)
         if (number == SIGTSTP)
             pause_with(child);
         else if (number > 0 && number != SIGCHLD)
-            pass_on(number, child);
+            launch_pass_on(number, child);
     }
 }
 
@@ -183,7 +183,7 @@ static enum status launch(const char *path, const char *const *words, int *code)
         if (!signals_ignored(numbers[i])) /* one that is blocked and waited for comes even if it is ignored */
             sigaddset(&watched, numbers[i]);
     sigprocmask(SIG_BLOCK, &watched, &before);
-    enum status status = start(path, words, &before, &child);
+    enum status status = launch_start(path, words, &before, &child);
     if (status == OK)
         status = stand_in(child, &watched, code);
     sigprocmask(SIG_SETMASK, &before, NULL);

@@ -6,9 +6,9 @@
 #include "base/process.h"
 #include "cli/cli.h"
 #include "cli/helper.h"
-#include "cli/out.h"
-#include "cli/progress.h"
 #include "cli/signals.h"
+#include "cli/view/out.h"
+#include "cli/view/progress.h"
 #include "config/options.h"
 
 /* A command may have a second word, its subject; without one, the first row of that name is taken. */
@@ -50,7 +50,7 @@ static const struct command *find_command(const char *name, const char *about)
     return found;
 }
 
-static bool only_warnings, verbose, told; /* told: rank 0, with the same options, says it */
+static bool only_warnings, verbose, repeated; /* repeated: rank 0, with the same options, says it */
 
 void cli_only_warnings(void)
 {
@@ -61,7 +61,7 @@ void cli_only_warnings(void)
 static void print_message(void *context, hone_log_level level, const char *message)
 {
     (void)context;
-    if (told)
+    if (repeated)
         return;
     if (level >= HONE_LOG_WARNING)
         progress_say("hone: warning: %s", message);
@@ -124,7 +124,7 @@ const char *cli_memory(char text[static CLI_MEMORY_SIZE], const json_t *report)
     return text;
 }
 
-static int finish(hone_status status)
+static int main_finish(hone_status status)
 {
     if (status == HONE_OK && (fflush(stdout) != 0 || ferror(stdout))) {
         out_error("hone: the result cannot be written to standard output\n");
@@ -147,7 +147,7 @@ static int print_help(enum status (*make)(struct buffer *))
     if (status == OK)
         out_text(stdout, text.data);
     buffer_free(&text);
-    return finish((hone_status)status);
+    return main_finish((hone_status)status);
 }
 
 static int print_command_help(const char *name)
@@ -160,7 +160,7 @@ static int print_command_help(const char *name)
     if (status == OK)
         out_text(stdout, text.data);
     buffer_free(&text);
-    return finish((hone_status)status);
+    return main_finish((hone_status)status);
 }
 
 static hone_status unknown_word(const char *name, const char *word)
@@ -195,7 +195,7 @@ static hone_status confine_early(const char *name, const struct command *command
     return status;
 }
 
-static int run(const char *name, const struct command *command, int argc, char **argv)
+static int main_run(const char *name, const struct command *command, int argc, char **argv)
 {
     hone_options *options = NULL;
     const char *flag;
@@ -211,10 +211,10 @@ static int run(const char *name, const struct command *command, int argc, char *
     bool early = command && command->uses & CLI_READS_CONFIG; /* without a command there are no options */
     if (status == HONE_OK && early)
         status = confine_early(name, command, argc, argv);
-    told = hone_rank() && command->run == cli_train;
+    repeated = hone_rank() && command->run == cli_train;
     if (status == HONE_OK)
         status = hone_options_parse(options, argc, argv);
-    told = false;
+    repeated = false;
     if (status == HONE_OK)
         status = hone_options_get(options, "json", &flag); /* the memory of these texts stays: cli_flag then needs none */
     if (status == HONE_OK)
@@ -232,15 +232,16 @@ static int run(const char *name, const struct command *command, int argc, char *
         status = command->run(options);
     hone_options_destroy(options);
     helper_end();
-    return finish(status);
+    return main_finish(status);
 }
 
 static int no_completion(const char *shell)
 {
-    return finish((hone_status)fail(ERR_ARGUMENT,
-                                    "hone completion: there is none for '%.60s', only for bash; zsh takes that after autoload -U "
-                                    "bashcompinit; bashcompinit",
-                                    shell));
+    return main_finish(
+        (hone_status)fail(ERR_ARGUMENT,
+                          "hone completion: there is none for '%.60s', only for bash; zsh takes that after autoload -U "
+                          "bashcompinit; bashcompinit",
+                          shell));
 }
 
 int main(int argc, char **argv)
@@ -259,7 +260,7 @@ int main(int argc, char **argv)
         char kept[CONFINE_TEXT];
         confine_describe(kept);
         out_print("hone %s\nconfines itself: %s\n", hone_version(), kept);
-        return finish(HONE_OK);
+        return main_finish(HONE_OK);
     }
     if (!strcmp(argv[1], "completion") && argc > 2 && (!strcmp(argv[2], "--help") || !strcmp(argv[2], "-h"))) {
         out_print(
@@ -267,12 +268,12 @@ int main(int argc, char **argv)
             "every "
             "shell:\n\n    echo '. <(hone completion bash)' >> ~/.bashrc\n\n"
             "zsh takes it after autoload -U bashcompinit; bashcompinit\n");
-        return finish(HONE_OK);
+        return main_finish(HONE_OK);
     }
     if (!strcmp(argv[1], "completion"))
         return argc < 3 || !strcmp(argv[2], "bash") ? print_help(options_complete) : no_completion(argv[2]);
     if (!strcmp(argv[1], "man"))
         return print_help(options_manual);
     const struct command *command = find_command(argv[1], argv[2]);
-    return run(argv[1], command, argc - 2, argv + 2);
+    return main_run(argv[1], command, argc - 2, argv + 2);
 }

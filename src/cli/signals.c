@@ -11,13 +11,13 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/headway.h"
-#include "base/inside.h"
+#include "base/crash_context.h"
+#include "base/heartbeat.h"
 #include "base/mapped.h"
 #include "base/status.h"
 #include "base/utf8.h"
 #include "cli/cli.h"
-#include "cli/progress.h"
+#include "cli/view/progress.h"
 
 /* `twice`: a second one ends the program. The others come from machines, which may repeat them: both the kernel and the shell say
  * that a terminal is gone, and batch systems that the time is nearly up. */
@@ -119,7 +119,7 @@ static void *wait_for_requests(void *unused)
     return NULL;
 }
 
-/* Whoever started the program may have decided that it ignores a signal: nohup does, and a shell for its background jobs. */
+/* The program's parent may have decided that it ignores a signal: nohup does, and a shell for its background jobs. */
 bool signals_ignored(int number)
 {
     struct sigaction action;
@@ -176,8 +176,8 @@ void signals_survive(void)
 /* A few are enough: what asks once may ask again and again. */
 void signals_tell_refusal(const char *call)
 {
-    static atomic_int told;
-    if (atomic_fetch_add(&told, 1) < REFUSALS_MAX)
+    static atomic_int printed;
+    if (atomic_fetch_add(&printed, 1) < REFUSALS_MAX)
         write_line(
             progress_shown() ? PROGRESS_CLEAR : "",
             (const char *const[]){"hone: refused: ", call,
@@ -214,8 +214,8 @@ static void on_fault(int number, siginfo_t *info, void *context)
     (void)context;
     if (!by_another && number == SIGBUS && mapped_name(info->si_addr, path, sizeof path))
         end_with(path, TRUNCATED, HONE_ERR_IO);
-    if (!by_another && number != SIGBUS && inside_what())
-        end_with(inside_what(), CRASHED, HONE_ERR_MEMORY);
+    if (!by_another && number != SIGBUS && crash_context_what())
+        end_with(crash_context_what(), CRASHED, HONE_ERR_MEMORY);
     for (int i = 0; i < FAULTS; i++)
         sigaction(numbers[i], &before[i], NULL);
     if (sent)
@@ -225,8 +225,8 @@ static void on_fault(int number, siginfo_t *info, void *context)
 /* A library may also exit. */
 static void on_end(void)
 {
-    if (inside_what())
-        end_with(inside_what(), CRASHED, HONE_ERR_MEMORY);
+    if (crash_context_what())
+        end_with(crash_context_what(), CRASHED, HONE_ERR_MEMORY);
 }
 
 void signals_name_faults(void)
@@ -244,5 +244,5 @@ static void on_hanging(const char *why)
 
 void signals_end_hanging(void)
 {
-    headway_set_end(on_hanging);
+    heartbeat_set_end(on_hanging);
 }

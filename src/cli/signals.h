@@ -11,7 +11,7 @@
  * terminal, a batch system's notice), and ends the program by them. */
 hone_status signals_watch(void);
 
-/* Whether whoever started the program has it ignore a signal. */
+/* Whether the program's parent has it ignore a signal. */
 bool signals_ignored(int number);
 
 /* From now on a request prints the first text at once, and signals_stopped is true; the command then ends its work in order. A
@@ -19,12 +19,12 @@ bool signals_ignored(int number);
 void signals_stop(const char *first, const char *second);
 bool signals_stopped(void);
 
-/* From now on Ctrl-C alone ends nothing: it prints the text as it is, at once, and signals_interrupted is true the next time that
- * it is asked. The text must live on. */
+/* From now on Ctrl-C on its own ends nothing: it prints the text as it is, at once, and signals_interrupted is true the next time
+ * that it is asked. The text must live on. */
 void signals_interrupts(const char *text);
 bool signals_interrupted(void);
 
-/* The end of a child is told, also where a supervisor has SIGCHLD ignored. */
+/* The end of a child is noticed, also where a supervisor has SIGCHLD ignored. */
 void signals_tell_children(void);
 
 /* A reader that is gone and a limit on the size of files become errors of the call that writes. */
@@ -33,11 +33,11 @@ void signals_survive(void);
 /* Tells of a system call that --confine refused: safe in a handler. */
 void signals_tell_refusal(const char *call);
 
-/* Faults with a known cause are told, with what to do: a mapped file that can no longer be read (the exit code is HONE_ERR_IO),
- * and the end of a library that has no memory (base/inside.h; HONE_ERR_MEMORY). */
+/* Faults with a known cause are reported, with what to do: a mapped file that can no longer be read (the exit code is
+ * HONE_ERR_IO), and the end of a library that has no memory (base/crash_context.h; HONE_ERR_MEMORY). */
 void signals_name_faults(void);
 
-/* A rank that hangs, and that the others have given up (base/headway.h), says so and ends with HONE_ERR_RANK. */
+/* A rank that hangs, and that the others have given up (base/heartbeat.h), says so and ends with HONE_ERR_RANK. */
 void signals_end_hanging(void);
 
 #endif

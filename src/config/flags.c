@@ -1,11 +1,11 @@
-/* The command line. Every option takes one value, only a boolean may stand alone; so reading an argument needs its row and
+/* The command line. Every option takes one value, only a boolean may stand without one; so reading an argument needs its row and
  * at most the argument after it. */
 #include <stdio.h>
 #include <string.h>
 
 #include "base/log.h"
 #include "base/name.h"
-#include "config/synonyms.h"
+#include "config/foreign/foreign.h"
 
 static enum status fail_unknown(const char *argument, const char *key, int64_t length, enum user_command command)
 {
@@ -46,7 +46,7 @@ static enum status warn_twice(const struct options *options, const struct option
 }
 
 /* Stores a value. One that was given before is overridden, and that is said. */
-static enum status store(struct options *options, const struct word *word, const char *value, const char *flag)
+static enum status flags_store(struct options *options, const struct word *word, const char *value, const char *flag)
 {
     enum option option = table_option(word->row);
     const char *before = options->source[option];
@@ -99,16 +99,16 @@ static enum status read_option(struct options *options, enum user_command comman
                         next);
         value = argv[++*i];
     }
-    return store(options, &word, value, flag);
+    return flags_store(options, &word, value, flag);
 }
 
-/* A file of options that stands alone. */
+/* A file of options that stands without a flag. */
 static bool is_config(enum user_command command, const char *argument)
 {
     return command == COMMAND_CONFIG || name_ends_with(argument, ".yaml") || name_ends_with(argument, ".yml");
 }
 
-/* *file is the one that stood alone so far. */
+/* *file is the one that stood without a flag so far. */
 static enum status take_argument(struct options *options, enum user_command command, const char *argument,
                                  struct arguments *arguments, const char **file)
 {

@@ -2,7 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "config/synonyms.h"
+#include "config/foreign/foreign.h"
 
 enum { WIDTH = 100, INDENT = 26 };
 

@@ -1,10 +1,8 @@
 /* The table of options.def: its rows, and how they are found. */
-#include "config/options.h"
-
 #include <stdlib.h>
 #include <string.h>
 
-#include "config/synonyms.h"
+#include "config/table.h"
 
 /* The words of each choice. */
 #define WORD(option, word) #word,
@@ -17,6 +15,11 @@ static const char *const words_of_optim[] = {
 #define OPTIMIZER(name, ...) #name,
 #include "config/optimizers.def"
 #undef OPTIMIZER
+    NULL};
+static const char *const words_of_lr_scheduler_type[] = {
+#define SCHEDULE(name, options) #name,
+#include "config/schedules.def"
+#undef SCHEDULE
     NULL};
 
 #define CHOICES(option, words) _Static_assert(sizeof(enum choice_##option) == sizeof(int), "a choice is stored as an int");
@@ -136,44 +139,6 @@ bool options_same(enum option option, const char *a, const char *b)
         return !strcmp(a, b);
     double x = strtod(a, &end_a), y = strtod(b, &end_b);
     return x == y && end_a != a && end_b != b && !*end_a && !*end_b;
-}
-
-enum status options_set(struct options *options, enum user_command command, const char *key, const char *value,
-                        const char *source)
-{
-    struct word word;
-    synonym_find(&word, key, (int64_t)strlen(key), command);
-    if (word.answer && !word.takes)
-        return fail(ERR_ARGUMENT, "%s: %.60s is not an option of hone %s: %s", source, key, options_command_name(command),
-                    word.answer);
-    if (!word.row || word.negated) {
-        char words[WORDS_SIZE];
-        table_suggest(key, (int64_t)strlen(key), command, false, words);
-        return fail(ERR_ARGUMENT, "%s: unknown option '%.60s'%s", source, key, words);
-    }
-    if (!table_has(word.row, command))
-        return fail(ERR_ARGUMENT, "%s: %s is not an option of hone %s", source, word.row->name, options_command_name(command));
-    if (word.row->flag_only)
-        return fail(ERR_ARGUMENT, "%s: %s is for the command line alone", source, word.row->name);
-    return synonym_store(options, &word, value, source, false);
-}
-
-static size_t field_size(const struct option_row *row)
-{
-    static const size_t sizes[] = {
-        [KIND_TEXT] = sizeof(char *), [KIND_PATH] = sizeof(char *), [KIND_INT] = sizeof(int64_t),
-        [KIND_REAL] = sizeof(double), [KIND_BOOL] = sizeof(bool),   [KIND_CHOICE] = sizeof(int),
-    };
-    return sizes[row->kind];
-}
-
-void options_clear(struct options *options, enum option option)
-{
-    const struct option_row *row = &option_table[option];
-    struct options fresh;
-    options_init(&fresh, options->arena);
-    memcpy((char *)options + row->offset, (const char *)&fresh + row->offset, field_size(row));
-    options->source[option] = NULL;
 }
 
 enum status options_need(const struct options *options, enum user_command command, enum option option)

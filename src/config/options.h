@@ -41,6 +41,11 @@ enum choice_optim {
 #include "config/optimizers.def"
 #undef OPTIMIZER
 };
+enum choice_lr_scheduler_type {
+#define SCHEDULE(name, options) CHOICE_lr_scheduler_type_##name,
+#include "config/schedules.def"
+#undef SCHEDULE
+};
 
 #define FIELD_TEXT(name) const char *
 #define FIELD_PATH(name) const char *
@@ -75,8 +80,8 @@ struct arguments {
 /* Every option at its default. The arena must outlive the options. */
 void options_init(struct options *options, struct arena *arena);
 
-/* Sets one option by its name, its alias or a word of synonyms.def, with dashes or underscores; it must be one of the command's.
- * `source` says in messages where the value comes from. */
+/* Sets one option by its name, its alias or a word of foreign/synonyms.def, with dashes or underscores; it must be one of the
+ * command's. `source` says in messages where the value comes from. */
 enum status options_set(struct options *options, enum user_command command, const char *key, const char *value,
                         const char *source);
 
@@ -92,9 +97,9 @@ enum status options_parse(struct options *options, enum user_command command, in
 /* The error of an argument that no option asked for, with what it may have been. */
 enum status options_stray(enum user_command command, const char *argument);
 
-/* Loads a YAML file of at most 1 MB: one mapping from names to plain values, null for the default. Options of other commands
- * are checked and then ignored, and what was set before the file stays: flags win. The configuration of another tool is told by
- * its keys, or by config_format, and read by config/foreign.h. */
+/* Loads a YAML file of at most 1 MB: one mapping from names to plain values, null for the default. Options of other commands are
+ * checked and then ignored, and what was set before the file stays: flags win. The configuration of another tool is recognised by
+ * its keys, or by config_format, and read by config/foreign/foreign.h. */
 enum status options_load_yaml(struct options *options, enum user_command command, const char *path);
 
 /* An option's name, as in a YAML file. */
@@ -141,7 +146,7 @@ enum status options_command(enum user_command *command, const char *name);
 const char *options_command_name(enum user_command command);
 
 /* Append text made from the table. */
-enum status options_start(struct buffer *text);                           /* hone alone: the way to a first adapter */
+enum status options_start(struct buffer *text);                           /* hone without a command: the way to a first adapter */
 enum status options_overview(struct buffer *text);                        /* hone --help: all commands */
 enum status options_help(enum user_command command, struct buffer *text); /* hone COMMAND --help */
 enum status options_markdown(struct buffer *text);                        /* docs/options.md */

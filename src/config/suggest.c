@@ -3,10 +3,10 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/edit_distance.h"
 #include "base/file.h"
 #include "base/name.h"
-#include "base/nearest.h"
-#include "config/synonyms.h"
+#include "config/foreign/foreign.h"
 
 struct search {
     const char *key;
@@ -21,8 +21,8 @@ static void consider(void *context, const char *word, int64_t length)
     struct search *s = context;
     if (length < 2)
         return;
-    int slips = nearest_slips(s->length < length ? s->length : length);
-    int d = nearest_distance(s->key, s->length, word, length, slips);
+    int slips = edit_distance_max(s->length < length ? s->length : length);
+    int d = edit_distance(s->key, s->length, word, length, slips);
     if (d <= slips && d < s->length && (!s->best || d < s->distance)) {
         s->best = word;
         s->best_length = length;

@@ -1,4 +1,4 @@
-/* options.def as tables, for the files of config alone. */
+/* options.def as tables, only for the files of config. */
 #ifndef CONFIG_TABLE_H
 #define CONFIG_TABLE_H
 

@@ -10,7 +10,7 @@
 enum { COLUMN = 48 }; /* where comments begin */
 
 /* Whether a value may stand without quotes, in any reader of YAML. */
-static bool is_plain(const char *text)
+static bool write_is_plain(const char *text)
 {
     static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./,=+-";
     bool null = !*text || strcasecmp(text, "null") == 0;
@@ -20,7 +20,7 @@ static bool is_plain(const char *text)
 static enum status append_value(struct buffer *out, const struct option_row *row, const char *text)
 {
     bool words = row->kind == KIND_TEXT || row->kind == KIND_PATH;
-    if (!words || is_plain(text))
+    if (!words || write_is_plain(text))
         return buffer_format(out, "%s", text);
     if (utf8_invalid(text, (int64_t)strlen(text)) >= 0)
         return fail(ERR_ARGUMENT, "%s is not UTF-8, and cannot stand in a YAML file", row->name);
@@ -96,7 +96,7 @@ enum status options_write(const struct options *options, struct buffer *text)
 
 /* --- JSON ------------------------------------------------------------------------------------------------------------------- */
 
-static json_t *value_json(const struct option_row *row, const char *text)
+static json_t *write_value_json(const struct option_row *row, const char *text)
 {
     char *end;
     switch (row->kind) {
@@ -126,7 +126,7 @@ json_t *options_json(const struct options *options)
         if (!options->source[o] || option_table[o].flag_only || o == OPTION_json ||
             options_get(options, (enum option)o, &text) != OK)
             continue;
-        json_object_set_new(values, option_table[o].name, value_json(&option_table[o], text.data ? text.data : ""));
+        json_object_set_new(values, option_table[o].name, write_value_json(&option_table[o], text.data ? text.data : ""));
         json_object_set_new(sources, option_table[o].name, json_lossy(options->source[o]));
         buffer_free(&text);
     }

@@ -1,12 +1,11 @@
-/* A YAML file as options: hone's own, which is one mapping of scalars read event by event, or that of another tool, which is told
- * by its keys and read as a tree. */
+/* A YAML file as options: hone's own, which is one mapping of scalars read event by event, or that of another tool, which is
+ * recognised by its keys and read as a tree. */
 #include <stdio.h>
 #include <string.h>
 
 #include "base/file.h"
-#include "base/lost.h"
-#include "config/foreign.h"
-#include "config/synonyms.h"
+#include "base/path_hint.h"
+#include "config/foreign/foreign.h"
 #include "config/yaml_reader.h"
 #include "config/yaml_tree.h"
 
@@ -70,7 +69,7 @@ static bool takes_several(const struct option_row *row)
 }
 
 /* The rest of a list as one text. */
-static enum status read_list(struct yaml_reader *r, struct arena *arena, const struct option_row *row, const char **text)
+static enum status yaml_read_list(struct yaml_reader *r, struct arena *arena, const struct option_row *row, const char **text)
 {
     *text = "";
     for (;;) {
@@ -86,7 +85,8 @@ static enum status read_list(struct yaml_reader *r, struct arena *arena, const s
     }
 }
 
-static enum status read_value(struct yaml_reader *r, struct options *options, enum user_command command, const struct word *word)
+static enum status yaml_read_value(struct yaml_reader *r, struct options *options, enum user_command command,
+                                   const struct word *word)
 {
     const struct option_row *row = word->row;
     int line = yaml_line(r);
@@ -96,7 +96,7 @@ static enum status read_value(struct yaml_reader *r, struct options *options, en
     if (r->event.type == YAML_MAPPING_START_EVENT)
         return fail(ERR_ARGUMENT, "%s:%d: %s takes one value, not a mapping", r->path, line, row->name);
     if (r->event.type == YAML_SEQUENCE_START_EVENT)
-        TRY(read_list(r, options->arena, row, &text));
+        TRY(yaml_read_list(r, options->arena, row, &text));
     else
         TRY(yaml_check_scalar(r));
     if (!text && yaml_is_null(r))
@@ -120,7 +120,7 @@ static enum status read_mapping(struct yaml_reader *r, struct options *options, 
         int line = yaml_line(r);
         TRY(yaml_next(r));
         TRY(check_once(r, &word, line, lines));
-        TRY(read_value(r, options, command, &word));
+        TRY(yaml_read_value(r, options, command, &word));
     }
 }
 
@@ -152,8 +152,8 @@ static enum status read_own(const struct buffer *text, struct options *options, 
 }
 
 /* A file that cannot be read to its end is another tool's if its beginning is. */
-static enum status read_text(const struct buffer *text, struct arena *arena, struct options *options, enum user_command command,
-                             const char *path)
+static enum status yaml_read_text(const struct buffer *text, struct arena *arena, struct options *options,
+                                  enum user_command command, const char *path)
 {
     struct yaml_node *root;
     enum choice_config_format format = options->config_format;
@@ -173,11 +173,11 @@ enum status options_load_yaml(struct options *options, enum user_command command
     struct arena arena = {0};
     enum status status = OK;
     if (!file_exists(path))
-        status = fail(ERR_IO, "%s: %s; --config names a YAML file with options", path, lost_path(&arena, path, "file"));
+        status = fail(ERR_IO, "%s: %s; --config names a YAML file with options", path, path_hint(&arena, path, "file"));
     if (status == OK)
         status = file_read(&text, path, YAML_FILE_MAX);
     if (status == OK)
-        status = read_text(&text, &arena, options, command, path);
+        status = yaml_read_text(&text, &arena, options, command, path);
     arena_free(&arena);
     buffer_free(&text);
     return status;

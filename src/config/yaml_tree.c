@@ -20,7 +20,7 @@ const struct yaml_node *yaml_member(const struct yaml_node *mapping, const char 
     return NULL;
 }
 
-static enum status copy_text(const struct builder *b, const char **text)
+static enum status yaml_tree_copy_text(const struct builder *b, const char **text)
 {
     TRY(yaml_check_scalar(b->reader));
     *text = arena_text(b->arena, (const char *)b->reader->event.data.scalar.value, (int64_t)b->reader->event.data.scalar.length);
@@ -28,12 +28,12 @@ static enum status copy_text(const struct builder *b, const char **text)
 }
 
 /* The current event is a key: it is kept, and the next event is that of its value. */
-static enum status take_key(const struct builder *b, const char **key)
+static enum status yaml_tree_take_key(const struct builder *b, const char **key)
 {
     yaml_event_type_t type = b->reader->event.type;
     if (type != YAML_SCALAR_EVENT && type != YAML_ALIAS_EVENT)
         return yaml_fail(b->reader, "a key must be a name");
-    TRY(copy_text(b, key));
+    TRY(yaml_tree_copy_text(b, key));
     const struct yaml_node *before = yaml_member(b->open[b->depth - 1], *key);
     if (before)
         return fail(ERR_FORMAT, "%s:%d: %.60s was already given in line %d: keep one of them", b->reader->path,
@@ -42,7 +42,7 @@ static enum status take_key(const struct builder *b, const char **key)
 }
 
 /* Makes a node of the current event, below the open one. */
-static enum status add_node(struct builder *b, const char *key, struct yaml_node **out)
+static enum status yaml_tree_add_node(struct builder *b, const char *key, struct yaml_node **out)
 {
     yaml_event_type_t type = b->reader->event.type;
     struct yaml_node *n = arena_alloc(b->arena, sizeof *n);
@@ -54,7 +54,7 @@ static enum status add_node(struct builder *b, const char *key, struct yaml_node
         return yaml_fail(b->reader, "a file with so many values is no configuration");
     n->kind = type == YAML_SEQUENCE_START_EVENT ? YAML_LIST : type == YAML_MAPPING_START_EVENT ? YAML_MAPPING : YAML_SCALAR;
     if (n->kind == YAML_SCALAR) {
-        TRY(copy_text(b, &n->text));
+        TRY(yaml_tree_copy_text(b, &n->text));
         n->kind = yaml_is_null(b->reader) ? YAML_NULL : YAML_SCALAR;
     }
     if (b->depth) { /* linked only when whole: a value that cannot be read is not there */
@@ -73,7 +73,7 @@ static enum status add_node(struct builder *b, const char *key, struct yaml_node
     return OK;
 }
 
-static enum status build(struct builder *b, struct yaml_node **root)
+static enum status yaml_tree_build(struct builder *b, struct yaml_node **root)
 {
     TRY(yaml_next(b->reader)); /* the stream's start */
     TRY(yaml_next(b->reader)); /* the document's, or the stream's end */
@@ -82,7 +82,7 @@ static enum status build(struct builder *b, struct yaml_node **root)
     TRY(yaml_next(b->reader));
     if (b->reader->event.type != YAML_MAPPING_START_EVENT)
         return OK;
-    TRY(add_node(b, NULL, root));
+    TRY(yaml_tree_add_node(b, NULL, root));
     while (b->depth) {
         const char *key = NULL;
         struct yaml_node *node;
@@ -93,8 +93,8 @@ static enum status build(struct builder *b, struct yaml_node **root)
             continue;
         }
         if (b->open[b->depth - 1]->kind == YAML_MAPPING)
-            TRY(take_key(b, &key));
-        TRY(add_node(b, key, &node));
+            TRY(yaml_tree_take_key(b, &key));
+        TRY(yaml_tree_add_node(b, key, &node));
     }
     TRY(yaml_next(b->reader)); /* the document's end */
     TRY(yaml_next(b->reader));
@@ -107,7 +107,7 @@ enum status yaml_tree_read(struct yaml_node **root, struct arena *arena, const s
     *root = NULL;
     TRY(yaml_reader_open(&reader, text, path));
     struct builder b = {.reader = &reader, .arena = arena};
-    enum status status = build(&b, root);
+    enum status status = yaml_tree_build(&b, root);
     yaml_reader_close(&reader);
     return status;
 }

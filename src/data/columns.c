@@ -20,7 +20,7 @@ struct columns {
 
 /* --- the option --------------------------------------------------------------------------------------------------------- */
 
-static enum status list_keys(struct buffer *out)
+static enum status columns_list_keys(struct buffer *out)
 {
     for (int i = 0; row_key_name(i); i++)
         TRY(buffer_format(out, "%s%s", i ? ", " : "", row_key_name(i)));
@@ -30,7 +30,7 @@ static enum status list_keys(struct buffer *out)
 static enum status unknown_key(const char *key, const char *column)
 {
     struct buffer keys = {0};
-    enum status status = list_keys(&keys);
+    enum status status = columns_list_keys(&keys);
     bool turned = row_key_known(column, (int64_t)strlen(column));
     if (status == OK)
         status = turned
@@ -76,7 +76,7 @@ static enum status add_pair(struct columns *c, char *item)
     return OK;
 }
 
-static enum status add_pairs(struct columns *c, const char *text)
+static enum status columns_add_pairs(struct columns *c, const char *text)
 {
     char *item = arena_text(&c->arena, text, (int64_t)strlen(text));
     if (!item)
@@ -98,7 +98,7 @@ enum status columns_open(struct columns **out, const char *text)
     struct columns *c = memory_alloc((int64_t)sizeof *c);
     if (!c)
         return ERR_MEMORY;
-    enum status status = add_pairs(c, text);
+    enum status status = columns_add_pairs(c, text);
     if (status == OK)
         *out = c;
     else
@@ -115,7 +115,7 @@ void columns_close(struct columns *c)
 }
 
 /* The key of a column, or NULL. */
-static const char *key_of(const struct columns *c, const char *column, int64_t length)
+static const char *columns_key_of(const struct columns *c, const char *column, int64_t length)
 {
     for (int i = 0; i < c->count; i++)
         if ((int64_t)strlen(c->pair[i].column) == length && memcmp(c->pair[i].column, column, (size_t)length) == 0)
@@ -176,7 +176,7 @@ static enum status twice(const char *path, const char *column)
     return fail(ERR_DATA, "%s: the column \"%s\" is there twice; rename one of them", path, parse_shown(name, column));
 }
 
-static int64_t find(const char *const *names, int64_t count, const char *name)
+static int64_t columns_find(const char *const *names, int64_t count, const char *name)
 {
     for (int64_t i = 0; i < count; i++)
         if (names[i] && strcmp(names[i], name) == 0)
@@ -187,12 +187,12 @@ static int64_t find(const char *const *names, int64_t count, const char *name)
 enum status columns_choose(const struct columns *c, const char *path, const char *const *names, int64_t count, const char **keys)
 {
     for (int i = 0; c && i < c->count; i++)
-        if (find(names, count, c->pair[i].column) < 0)
+        if (columns_find(names, count, c->pair[i].column) < 0)
             return no_column(path, c->pair[i].column, names, keys, count);
     for (int64_t i = 0; i < count; i++) {
         int64_t length = (int64_t)strlen(names[i]);
-        keys[i] = c ? key_of(c, names[i], length) : row_key_known(names[i], length) ? names[i] : NULL;
-        if (keys[i] && find(names, i, names[i]) >= 0)
+        keys[i] = c ? columns_key_of(c, names[i], length) : row_key_known(names[i], length) ? names[i] : NULL;
+        if (keys[i] && columns_find(names, i, names[i]) >= 0)
             return twice(path, names[i]);
     }
     return row_kind_possible(keys, count) ? OK : no_column(path, NULL, names, keys, count);
@@ -205,7 +205,7 @@ static enum status rename_member(const struct columns *c, struct json_reader *r,
 {
     struct json_span key, value;
     TRY(json_reader_key(r, &key));
-    const char *name = key_of(c, key.text, key.length);
+    const char *name = columns_key_of(c, key.text, key.length);
     if (!name && row_key_known(key.text, key.length))
         return json_reader_value(r, &value);
     if (*some)

@@ -16,7 +16,7 @@ static const struct {
                 {"chatgpt", "assistant"}, {"bot", "assistant"},    {"model", "assistant"},       {"system", "system"},
                 {"tool", "tool"},         {"observation", "tool"}, {"function_response", "tool"}};
 
-static enum status out_of_memory(void)
+static enum status conversation_out_of_memory(void)
 {
     return fail(ERR_MEMORY, "out of memory: a JSON value");
 }
@@ -29,8 +29,8 @@ static enum status drop_nulls(json_t *object)
     json_object_foreach(object, key, value) some = some || json_is_null(value);
     void *next;
     if (some)
-        json_object_foreach_safe(object, next, key,
-                                 value) if (json_is_null(value) && json_object_del(object, key) != 0) return out_of_memory();
+        json_object_foreach_safe(object, next, key, value) if (json_is_null(value) && json_object_del(object, key) !=
+                                                                                          0) return conversation_out_of_memory();
     return OK;
 }
 
@@ -46,25 +46,25 @@ static enum status take_calls(json_t *message, const json_t *value, size_t numbe
     if (status == ERR_MEMORY)
         return status;
     json_t *list = json_is_object(given) ? json_pack("[O]", given) : json_incref(given);
-    status = given && !list ? out_of_memory() : OK;
+    status = given && !list ? conversation_out_of_memory() : OK;
     if (status == OK && (!json_is_array(list) || json_array_size(list) == 0))
         status =
             fail(ERR_DATA,
                  "message %zu is a function_call, but its value is not JSON of the form {\"name\": ..., \"arguments\": {...}}",
                  number);
     if (status == OK && !(calls = json_array()))
-        status = out_of_memory();
+        status = conversation_out_of_memory();
     json_array_foreach(list, i, call)
     {
         if (status == OK && !json_is_string(json_member(call, "name")))
             status = fail(ERR_DATA, "message %zu is a function_call without \"name\"", number);
         if (status == OK && json_array_append_new(calls, json_pack("{s:s, s:O}", "type", "function", "function", call)) != 0)
-            status = out_of_memory();
+            status = conversation_out_of_memory();
     }
     if (status == OK && (json_object_set(message, "tool_calls", calls) != 0 ||
                          json_object_set_new(message, "role", json_string("assistant")) != 0 ||
                          json_object_set_new(message, "content", json_string("")) != 0))
-        status = out_of_memory();
+        status = conversation_out_of_memory();
     json_decref(calls);
     json_decref(list);
     json_decref(given);
@@ -89,7 +89,7 @@ static enum status take_speaker(json_t *message, const char *from, size_t number
         return fail(ERR_DATA, "\"value\" of message %zu (%s) is %s, not a string", number, from, json_kind(value));
     return json_object_set_new(message, "role", json_string(role)) == 0 && json_object_set(message, "content", value) == 0
                ? OK
-               : out_of_memory();
+               : conversation_out_of_memory();
 }
 
 static enum status from_sharegpt(json_t *message, size_t number)
@@ -138,7 +138,7 @@ static enum status check_parts(const json_t *parts, size_t number)
     return OK;
 }
 
-static enum status check_content(const json_t *message, const char *role, size_t number)
+static enum status conversation_check_content(const json_t *message, const char *role, size_t number)
 {
     const json_t *content = json_object_get(message, "content"), *calls = json_object_get(message, "tool_calls");
     if (calls && !json_is_array(calls))
@@ -153,7 +153,7 @@ static enum status check_content(const json_t *message, const char *role, size_t
     return check_parts(content, number);
 }
 
-static enum status check_message(json_t *message, size_t number)
+static enum status conversation_check_message(json_t *message, size_t number)
 {
     if (!json_is_object(message))
         return fail(ERR_DATA, "message %zu is %s, not an object with \"role\" and \"content\"", number, json_kind(message));
@@ -162,7 +162,7 @@ static enum status check_message(json_t *message, size_t number)
         TRY(from_sharegpt(message, number));
     const json_t *role = json_object_get(message, "role");
     TRY(check_role(role, number));
-    return check_content(message, json_string_value(role), number);
+    return conversation_check_content(message, json_string_value(role), number);
 }
 
 enum status conversation_check(json_t *messages, const char *key)
@@ -175,7 +175,7 @@ enum status conversation_check(json_t *messages, const char *key)
         return fail(ERR_DATA, "\"%s\" is empty", key);
     json_array_foreach(messages, i, message)
     {
-        enum status status = check_message(message, i + 1);
+        enum status status = conversation_check_message(message, i + 1);
         if (status != OK)
             return strcmp(key, "messages") == 0 ? status : fail_at(status, "\"%s\": ", key);
     }
@@ -196,7 +196,7 @@ static enum status optional_text(const json_t *row, const char *key, const json_
 static enum status append_message(json_t *messages, const char *role, const json_t *content)
 {
     json_t *message = json_pack("{s:s, s:O}", "role", role, "content", content);
-    return message && json_array_append_new(messages, message) == 0 ? OK : out_of_memory();
+    return message && json_array_append_new(messages, message) == 0 ? OK : conversation_out_of_memory();
 }
 
 enum status conversation_sharegpt(const json_t *row, json_t **messages)
@@ -209,11 +209,11 @@ enum status conversation_sharegpt(const json_t *row, json_t **messages)
     if (system && strcmp(first, "system") == 0)
         return fail(ERR_DATA, "the row has \"system\" and its conversation begins with a system message: keep one of them");
     json_t *list = json_array();
-    enum status status = list ? OK : out_of_memory();
+    enum status status = list ? OK : conversation_out_of_memory();
     if (status == OK && system)
         status = append_message(list, "system", system);
     if (status == OK && json_array_extend(list, given) != 0)
-        status = out_of_memory();
+        status = conversation_out_of_memory();
     if (status == OK)
         *messages = list;
     else
@@ -254,7 +254,7 @@ static enum status join_question(const json_t *row, json_t **question)
     if (status == OK && input)
         status = buffer_append(&text, json_string_value(input), (int64_t)json_string_length(input));
     if (status == OK && !(*question = json_stringn(text.data, (size_t)text.size)))
-        status = out_of_memory();
+        status = conversation_out_of_memory();
     buffer_free(&text);
     return status;
 }
@@ -279,7 +279,7 @@ static enum status fill_alpaca(const json_t *row, json_t *messages)
 enum status conversation_alpaca(const json_t *row, json_t **messages)
 {
     json_t *list = json_array();
-    enum status status = list ? fill_alpaca(row, list) : out_of_memory();
+    enum status status = list ? fill_alpaca(row, list) : conversation_out_of_memory();
     if (status == OK)
         *messages = list;
     else
@@ -311,7 +311,7 @@ enum status conversation_unfold(json_t *row, const char *key)
     if (text[strspn(text, " \t\r\n")] != '[')
         return OK;
     TRY(list_of_text(given, key, &list));
-    return json_object_set_new(row, key, list) == 0 ? OK : out_of_memory();
+    return json_object_set_new(row, key, list) == 0 ? OK : conversation_out_of_memory();
 }
 
 enum status conversation_tools(const json_t *row, json_t **tools)

@@ -17,7 +17,7 @@ struct field {
 
 struct csv {
     struct arena arena;
-    struct unpack *file;
+    struct decompress *file;
     const char *path;
     char separator;
     struct buffer raw; /* [begin, raw.size) was read and not used */
@@ -33,14 +33,14 @@ struct csv {
     struct buffer value; /* a field without its doubled quotes */
 };
 
-static enum status wrong(const struct csv *c, int64_t line, const char *what)
+static enum status csv_wrong(const struct csv *c, int64_t line, const char *what)
 {
     return fail(ERR_DATA, "%s:%lld: %s", c->path, (long long)line, what);
 }
 
-static enum status too_long(const struct csv *c)
+static enum status csv_too_long(const struct csv *c)
 {
-    return wrong(c, c->line, "the record that begins here is longer than 16 MB: is a quote never closed?");
+    return csv_wrong(c, c->line, "the record that begins here is longer than 16 MB: is a quote never closed?");
 }
 
 /* --- records ------------------------------------------------------------------------------------------------------------ */
@@ -48,7 +48,7 @@ static enum status too_long(const struct csv *c)
 static enum status add_field(struct csv *c, struct field field)
 {
     if (c->field_count == COLUMNS_MAX)
-        return wrong(c, c->line, "a record has more than 10000 fields");
+        return csv_wrong(c, c->line, "a record has more than 10000 fields");
     TRY(memory_grow(&c->fields, &c->field_capacity, c->field_count + 1, (int64_t)sizeof *c->fields));
     c->fields[c->field_count++] = field;
     return OK;
@@ -84,7 +84,7 @@ static int64_t count_lines(const struct csv *c, int64_t begin, int64_t end)
 }
 
 /* A field that has no quotes around it: up to a separator or the end of the line. */
-static int64_t plain_end(const struct csv *c, int64_t at, struct field *field)
+static int64_t csv_plain_end(const struct csv *c, int64_t at, struct field *field)
 {
     int64_t i = at;
     while (i < c->raw.size && c->raw.data[i] != c->separator && c->raw.data[i] != '\n')
@@ -104,9 +104,9 @@ static enum status find_fields(struct csv *c, int64_t *end)
     *end = -1;
     for (;;) {
         struct field field = {.quoted = at < c->raw.size && c->raw.data[at] == '"'};
-        int64_t after = field.quoted ? quoted_end(c, at, &field) : plain_end(c, at, &field);
+        int64_t after = field.quoted ? quoted_end(c, at, &field) : csv_plain_end(c, at, &field);
         if (after < 0 && field.quoted && c->last)
-            return wrong(c, c->line + count_lines(c, c->begin, at), "the quote that opens this field is never closed");
+            return csv_wrong(c, c->line + count_lines(c, c->begin, at), "the quote that opens this field is never closed");
         if (after < 0)
             return OK;
         if (field.quoted && after < c->raw.size && c->raw.data[after] == '\r') {
@@ -123,8 +123,8 @@ static enum status find_fields(struct csv *c, int64_t *end)
             return OK;
         }
         if (c->raw.data[after] != c->separator)
-            return wrong(c, c->line + count_lines(c, c->begin, after),
-                         "text after the quote that closes a field; quotes inside of a field are doubled");
+            return csv_wrong(c, c->line + count_lines(c, c->begin, after),
+                             "text after the quote that closes a field; quotes inside of a field are doubled");
         at = after + 1;
     }
 }
@@ -143,12 +143,12 @@ static enum status next_record(struct csv *c, int64_t *end)
                 return OK;
         }
         if (c->raw.size - c->begin >= RECORD_BYTES_MAX)
-            return too_long(c);
+            return csv_too_long(c);
         memmove(c->raw.data, c->raw.data + c->begin, (size_t)(c->raw.size -= c->begin));
         c->begin = 0;
         more = min(more, RECORD_BYTES_MAX + 1 - c->raw.size);
         TRY(buffer_reserve(&c->raw, more));
-        TRY(unpack_read(c->file, c->raw.data + c->raw.size, more, &got));
+        TRY(decompress_read(c->file, c->raw.data + c->raw.size, more, &got));
         c->raw.size += got;
         c->last = got < more;
     }
@@ -183,7 +183,7 @@ static bool is_blank(const struct csv *c)
 }
 
 /* Up to there it was used. */
-static void pass(struct csv *c, int64_t end)
+static void csv_pass(struct csv *c, int64_t end)
 {
     c->line += count_lines(c, c->begin, end);
     c->begin = end;
@@ -199,12 +199,12 @@ static enum status add_newlines(struct buffer *text, int64_t count)
 }
 
 /* As many as are in memory at once: there may be millions. `text`, if it is not NULL, gets a newline for each. */
-static enum status skip_blank_lines(struct csv *c, struct buffer *text)
+static enum status csv_skip_blank_lines(struct csv *c, struct buffer *text)
 {
     int64_t end = c->begin, before = c->line;
     while (end < c->raw.size && (c->raw.data[end] == '\n' || c->raw.data[end] == '\r'))
         end++;
-    pass(c, end);
+    csv_pass(c, end);
     return text ? add_newlines(text, c->line - before) : OK;
 }
 
@@ -238,48 +238,48 @@ static enum status take_names(struct csv *c)
         int64_t count;
         TRY(field_value(c, &c->fields[i], &text, &count));
         if (count && memchr(text, 0, (size_t)count))
-            return wrong(c, c->line, "the header has a zero byte in it; it is no text");
+            return csv_wrong(c, c->line, "the header has a zero byte in it; it is no text");
         if (!(c->names[i] = arena_text(&c->arena, text ? text : "", count)))
             return ERR_MEMORY;
     }
     return OK;
 }
 
-static enum status read_header(struct csv *c)
+static enum status csv_read_header(struct csv *c)
 {
     int64_t end;
     do {
-        TRY(skip_blank_lines(c, NULL));
+        TRY(csv_skip_blank_lines(c, NULL));
         TRY(next_record(c, &end));
         if (!end)
             return fail(ERR_DATA, "%s: no rows; its first line should be a header with the names of the columns", c->path);
         if (c->line > BLANK_MAX)
-            return wrong(c, c->line, "more than a million blank lines before the header");
+            return csv_wrong(c, c->line, "more than a million blank lines before the header");
         if (!is_blank(c))
             TRY(take_names(c));
-        pass(c, end);
+        csv_pass(c, end);
     } while (!c->columns);
     return OK;
 }
 
-static enum status open_csv(struct csv *c, const struct buffer *opening)
+static enum status csv_open_csv(struct csv *c, const struct buffer *opening)
 {
     TRY(buffer_append(&c->raw, opening->data, opening->size));
     if (c->raw.size >= 3 && memcmp(c->raw.data, "\xef\xbb\xbf", 3) == 0)
         c->begin = 3;
     if (!c->separator)
         c->separator = find_separator(c);
-    return read_header(c);
+    return csv_read_header(c);
 }
 
-enum status csv_open(struct csv **out, struct unpack *file, const char *path, const struct buffer *opening, char separator)
+enum status csv_open(struct csv **out, struct decompress *file, const char *path, const struct buffer *opening, char separator)
 {
     *out = NULL;
     struct csv *c = memory_alloc((int64_t)sizeof *c);
     if (!c)
         return ERR_MEMORY;
     *c = (struct csv){.file = file, .path = path, .separator = separator, .line = 1};
-    enum status status = open_csv(c, opening);
+    enum status status = csv_open_csv(c, opening);
     if (status == OK)
         *out = c;
     else
@@ -315,7 +315,7 @@ void csv_choose(struct csv *c, const char *const *keys)
 
 /* --- rows --------------------------------------------------------------------------------------------------------------- */
 
-static enum status write_record(struct csv *c, struct buffer *text)
+static enum status csv_write_record(struct csv *c, struct buffer *text)
 {
     int64_t begin = text->size;
     TRY(buffer_append(text, "{", 1));
@@ -330,7 +330,7 @@ static enum status write_record(struct csv *c, struct buffer *text)
         TRY(buffer_append(text, ": ", 2));
         TRY(field_value(c, field, &value, &count));
         if (text->size - begin + json_quoted_size(value, count) > RECORD_BYTES_MAX)
-            return too_long(c);
+            return csv_too_long(c);
         TRY(count || field->quoted ? json_quote(text, value, count) : buffer_append(text, "null", 4));
     }
     return buffer_append(text, "}", 1);
@@ -342,7 +342,7 @@ enum status csv_next(struct csv *c, struct buffer *text, bool *more)
     if (!c->begun)
         TRY(add_newlines(text, c->line - 1));
     c->begun = true;
-    TRY(skip_blank_lines(c, text));
+    TRY(csv_skip_blank_lines(c, text));
     TRY(next_record(c, &end));
     *more = end > 0;
     if (!end)
@@ -354,9 +354,9 @@ enum status csv_next(struct csv *c, struct buffer *text, bool *more)
                         "newline in it stands in quotes",
                         c->path, (long long)c->line, (long long)c->field_count, (long long)c->columns,
                         c->separator == '\t' ? "\\t" : (const char[]){c->separator, 0});
-        TRY(write_record(c, text));
+        TRY(csv_write_record(c, text));
     }
     int64_t before = c->line;
-    pass(c, end);
+    csv_pass(c, end);
     return add_newlines(text, max(c->line - before, 1));
 }

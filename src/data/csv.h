@@ -8,14 +8,14 @@
 #ifndef DATA_CSV_H
 #define DATA_CSV_H
 
+#include "base/decompress.h"
 #include "base/memory.h"
-#include "base/unpack.h"
 
 struct csv;
 
 /* Reads the header from an open file, which stays the caller's. `opening` is what was read of it already. A separator of 0: the
  * one of comma, semicolon and tab that comes first in the header. */
-enum status csv_open(struct csv **out, struct unpack *file, const char *path, const struct buffer *opening, char separator);
+enum status csv_open(struct csv **out, struct decompress *file, const char *path, const struct buffer *opening, char separator);
 void csv_close(struct csv *csv); /* NULL is fine */
 
 int64_t csv_columns(const struct csv *csv);

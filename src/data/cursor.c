@@ -4,6 +4,6 @@
 void row_cursor_rest(const struct row_cursor *cursor)
 {
     data_rest(cursor->data);
-    for (int i = 0; i < CURSOR_TABLES && cursor->beside[i]; i++)
-        table_rest(cursor->beside[i]);
+    for (int i = 0; i < CURSOR_TABLES && cursor->tables[i]; i++)
+        table_rest(cursor->tables[i]);
 }

@@ -14,7 +14,7 @@ enum { CURSOR_TABLES = 2, CURSOR_STRIDE = 1 << 18 }; /* rows after which pages a
 struct row_cursor {
     const struct data *data;
     int64_t row, end;
-    const struct table *beside[CURSOR_TABLES]; /* what the walk reads or writes besides; NULL: nothing */
+    const struct table *tables[CURSOR_TABLES]; /* what the walk reads or writes besides; NULL: nothing */
 };
 
 /* A cursor before the first of `count` rows. */
@@ -23,7 +23,7 @@ static inline struct row_cursor row_cursor(const struct data *data, int64_t firs
     return (struct row_cursor){.data = data, .row = first - 1, .end = first + count};
 }
 
-/* Releases the pages of the data set and of the tables in `beside`. Nothing becomes invalid. */
+/* Releases the pages of the data set and of `tables`. Nothing becomes invalid. */
 void row_cursor_rest(const struct row_cursor *cursor);
 
 /* Moves to the next row; false: there is none, and all pages are released. */

@@ -2,7 +2,7 @@
  *
  * The idea: what is encoded is written to disk as it is made and only mapped afterwards, so that memory does not grow with the
  * data. A row that cannot be used is an error, or skipped if that was asked for; a row that is too long is an error, cut, split
- * or dropped. Whatever happens to a row is counted in the account.
+ * or dropped. Whatever happens to a row is counted in the summary.
  */
 #ifndef DATA_DATA_H
 #define DATA_DATA_H
@@ -15,7 +15,7 @@
 enum data_excess { EXCESS_ERROR, EXCESS_TRUNCATE, EXCESS_SPLIT, EXCESS_DROP };
 
 /* What happened to the rows of the files. */
-struct data_account {
+struct data_summary {
     int64_t rows;             /* those that could be read */
     int64_t kinds[ROW_KINDS]; /* rows of each kind */
     int64_t skipped;          /* rows that cannot be used */
@@ -44,7 +44,7 @@ struct data {
     int64_t max_tokens;               /* the limit for a row, as asked for */
     struct data_file *files;
     int64_t file_count;
-    struct data_account account;
+    struct data_summary summary;
     char *skipped; /* the first rows that were skipped, a line each: place and cause. NULL: none */
 
     /* The storage of rows and tokens. A part of another data set has at most a table of rows. */
@@ -53,7 +53,7 @@ struct data {
     struct table own_tokens; /* where there is no cache */
     const char *table_dir;   /* where tables may be: base/table.h */
     int64_t used;            /* bytes of tokens since pages were last released */
-    bool held_back;          /* from another data set, whose account has what was read and lost */
+    bool held_back;          /* from another data set, whose summary has what was read and lost */
 };
 
 struct data_limits {
@@ -61,12 +61,12 @@ struct data_limits {
     enum data_excess excess; /* what happens to longer ones */
     bool skip_bad;           /* rows that cannot be used are skipped, not an error */
     int64_t vocabulary;      /* the model's; an id beyond it is an error */
-    bool all_tokens;         /* every token is a target, not the assistants' alone */
+    bool all_tokens;         /* every token is a target, not only the assistants' */
     const char *split;       /* which files of a directory: "train", "valid" or "test" */
     const char *columns;     /* which columns are which keys (data/columns.h); NULL: those that are called so */
     const char *model_dir;   /* for its tokenizer and template; may be NULL if a chat is given and there is no cache */
     const char *cache_dir;   /* NULL: no cache, the files are temporary */
-    int64_t moment;          /* that a template is told if it asks for the date (clock_moment); 0: each row's own */
+    int64_t moment;          /* that a template is given if it asks for the date (clock_moment); 0: each row's own */
 };
 
 /* ERR_DATA if an id is not in the model's vocabulary. */

@@ -9,7 +9,7 @@
 #include "base/log.h"
 #include "base/number.h"
 #include "base/parallel.h"
-#include "data/check.h"
+#include "data/row_checks.h"
 #include "data/token_budget.h"
 
 enum { ROWS = 16, PARTS = 256, ROUND = ROWS * PARTS, BLOCK_BYTES = 4 << 20 };
@@ -91,12 +91,12 @@ static enum status encode_block(struct round *round, const struct source_block *
     return OK;
 }
 
-static void tell(const struct token_cache *cache, double start, double *told)
+static void encode_tell(const struct token_cache *cache, double start, double *logged)
 {
     double now = clock_seconds();
-    if (now - *told < TELL_SECONDS)
+    if (now - *logged < TELL_SECONDS)
         return;
-    *told = now;
+    *logged = now;
     log_message(LOG_INFO, "encoding: %lld rows, %lld tokens after %.0f s", (long long)cache->totals.rows,
                 (long long)cache->totals.tokens, now - start);
 }
@@ -116,7 +116,7 @@ static enum status resume(struct token_cache *cache, struct source *source)
 static enum status encode_blocks(struct round *round, struct token_cache *cache, struct source *source,
                                  struct source_block *block, struct token_block *out)
 {
-    double start = clock_seconds(), told = start;
+    double start = clock_seconds(), logged = start;
     TRY(resume(cache, source));
     for (;;) {
         enum status status = source_read(source, block, BLOCK_BYTES);
@@ -128,7 +128,7 @@ static enum status encode_blocks(struct round *round, struct token_cache *cache,
         TRY(encode_block(round, block, out));
         TRY(token_budget_check(cache, source, out));
         TRY(token_cache_append(cache, out, &block->next));
-        tell(cache, start, &told);
+        encode_tell(cache, start, &logged);
     }
 }
 

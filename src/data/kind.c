@@ -7,44 +7,11 @@
 #include "base/json_reader.h"
 #include "data/parse.h"
 
-enum { KEYS = 2, KEYS_SHOWN = 8 };
-
-/* The keys of a kind: all of them must be present. */
-static const struct {
-    const char *name;
-    const char *key[KEYS];
-} KINDS[ROW_KINDS] = {
-    [ROW_MESSAGES] = {"messages", {"messages"}},
-    [ROW_PROMPT] = {"prompt and completion", {"prompt", "completion"}},
-    [ROW_TEXT] = {"text", {"text"}},
-    [ROW_ALPACA] = {"Alpaca", {"instruction", "output"}},
-    [ROW_SHAREGPT] = {"ShareGPT", {"conversations"}},
-    [ROW_PREFERENCE] = {"preference", {"chosen", "rejected"}},
-};
-
-/* Keys that some kinds have besides. */
-static const char *const MORE[] = {"system", "tools", "input", "history", "chat_template_kwargs"};
-
-const char *row_key_name(int number)
-{
-    for (int k = 0; k < ROW_KINDS; k++)
-        for (int i = 0; i < KEYS && KINDS[k].key[i]; i++)
-            if (number-- == 0)
-                return KINDS[k].key[i];
-    return number < (int)(sizeof MORE / sizeof *MORE) ? MORE[number] : NULL;
-}
-
-bool row_key_known(const char *name, int64_t length)
-{
-    for (int i = 0; row_key_name(i); i++)
-        if ((int64_t)strlen(row_key_name(i)) == length && memcmp(row_key_name(i), name, (size_t)length) == 0)
-            return true;
-    return false;
-}
+enum { KEYS_SHOWN = 8 };
 
 const char *row_kind_name(enum row_kind kind)
 {
-    return KINDS[kind].name;
+    return row_kinds[kind].name;
 }
 
 json_t *row_kinds_json(const int64_t rows[ROW_KINDS])
@@ -52,13 +19,13 @@ json_t *row_kinds_json(const int64_t rows[ROW_KINDS])
     json_t *kinds = json_object();
     for (int k = 0; k < ROW_KINDS; k++)
         if (rows[k])
-            json_object_set_new(kinds, KINDS[k].name, json_integer((json_int_t)rows[k]));
+            json_object_set_new(kinds, row_kinds[k].name, json_integer((json_int_t)rows[k]));
     return kinds;
 }
 
-/* Which of the keys above are present. */
+/* Which of the keys of kinds are present. */
 struct keys {
-    bool has[ROW_KINDS][KEYS];
+    bool has[ROW_KINDS][KIND_KEYS];
     bool others;
 };
 
@@ -67,8 +34,8 @@ static void add_key(struct keys *keys, const char *name, int64_t length)
 {
     bool known = false;
     for (int k = 0; k < ROW_KINDS; k++)
-        for (int i = 0; i < KEYS && KINDS[k].key[i]; i++)
-            if ((int64_t)strlen(KINDS[k].key[i]) == length && memcmp(KINDS[k].key[i], name, (size_t)length) == 0)
+        for (int i = 0; i < KIND_KEYS && row_kinds[k].key[i]; i++)
+            if ((int64_t)strlen(row_kinds[k].key[i]) == length && memcmp(row_kinds[k].key[i], name, (size_t)length) == 0)
                 keys->has[k][i] = known = true;
     keys->others |= !known;
 }
@@ -105,7 +72,7 @@ static void keys_of_tree(struct keys *keys, const json_t *tree)
 
 /* --- rows that are of no kind ------------------------------------------------------------------------------------------- */
 
-static enum status list_keys(struct buffer *text, const json_t *tree)
+static enum status kind_list_keys(struct buffer *text, const json_t *tree)
 {
     const char *key;
     json_t *value;
@@ -125,7 +92,7 @@ static enum status list_keys(struct buffer *text, const json_t *tree)
 static enum status name_half(struct buffer *text, const struct keys *keys)
 {
     for (int k = 0; k < ROW_KINDS; k++) {
-        const char *a = KINDS[k].key[0], *b = KINDS[k].key[1];
+        const char *a = row_kinds[k].key[0], *b = row_kinds[k].key[1];
         bool first = keys->has[k][0];
         if (b && first != keys->has[k][1])
             return buffer_format(text, "it has \"%s\" but no \"%s\"; ", first ? a : b, first ? b : a);
@@ -136,7 +103,7 @@ static enum status name_half(struct buffer *text, const struct keys *keys)
 static enum status list_kinds(struct buffer *text)
 {
     for (int k = 0; k < ROW_KINDS; k++) {
-        const char *a = KINDS[k].key[0], *b = KINDS[k].key[1];
+        const char *a = row_kinds[k].key[0], *b = row_kinds[k].key[1];
         TRY(buffer_format(text, b ? "%s\"%s\" and \"%s\"" : "%s\"%s\"", k ? " | " : "", a, b));
     }
     return OK;
@@ -171,7 +138,7 @@ enum status row_no_kind(const char *path, const char *columns, const char *const
 static enum status no_kind(const json_t *tree, const struct keys *keys)
 {
     struct buffer found = {0}, half = {0}, known = {0};
-    enum status status = list_keys(&found, tree);
+    enum status status = kind_list_keys(&found, tree);
     if (status == OK)
         status = name_half(&half, keys);
     if (status == OK)
@@ -187,9 +154,9 @@ static enum status no_kind(const json_t *tree, const struct keys *keys)
 
 static enum status two_kinds(int a, int b)
 {
-    const char *const *first = KINDS[a].key, *const *second = KINDS[b].key;
-    return fail(ERR_DATA, "the row could be two kinds: %s by \"%s\", and %s by \"%s\"; keep the keys of one", KINDS[a].name,
-                first[first[1] != NULL], KINDS[b].name, second[second[1] != NULL]);
+    const char *const *first = row_kinds[a].key, *const *second = row_kinds[b].key;
+    return fail(ERR_DATA, "the row could be two kinds: %s by \"%s\", and %s by \"%s\"; keep the keys of one", row_kinds[a].name,
+                first[first[1] != NULL], row_kinds[b].name, second[second[1] != NULL]);
 }
 
 /* --- recognising -------------------------------------------------------------------------------------------------------- */
@@ -199,7 +166,7 @@ static int find_kinds(const struct keys *keys, int found[static 2])
 {
     int count = 0;
     for (int k = 0; k < ROW_KINDS; k++)
-        if (keys->has[k][0] && (keys->has[k][1] || !KINDS[k].key[1])) {
+        if (keys->has[k][0] && (keys->has[k][1] || !row_kinds[k].key[1])) {
             if (count < 2)
                 found[count] = k;
             count++;
@@ -232,6 +199,6 @@ enum status row_recognise(struct row_outline *out, const char *text, int64_t len
     out->kind = (enum row_kind)found[0];
     for (int k = 0; k < ROW_KINDS; k++)
         keys.others |= k != found[0] && (keys.has[k][0] || keys.has[k][1]);
-    out->alone = !keys.others;
+    out->pure = !keys.others;
     return OK;
 }

@@ -4,17 +4,12 @@
 #define DATA_KIND_H
 
 #include "base/json.h"
-
-enum row_kind { ROW_MESSAGES, ROW_PROMPT, ROW_TEXT, ROW_ALPACA, ROW_SHAREGPT, ROW_PREFERENCE, ROW_KINDS };
+#include "data/keys.h"
 
 const char *row_kind_name(enum row_kind kind);
 
 /* The kinds that have rows, by name. */
 json_t *row_kinds_json(const int64_t rows[ROW_KINDS]);
-
-/* The keys that rows of any kind may have, those that are not needed among them; NULL after the last. */
-const char *row_key_name(int number);
-bool row_key_known(const char *name, int64_t length);
 
 /* Whether a row with these keys, of which some may be NULL, can be of a kind. If not: ERR_DATA for the file that has them, and
  * whose columns, as a text, are `columns`. */
@@ -23,7 +18,7 @@ enum status row_no_kind(const char *path, const char *columns, const char *const
 
 struct row_outline {
     enum row_kind kind;
-    bool alone;   /* it has no keys but those of its kind */
+    bool pure;    /* it has no keys but those of its kind */
     json_t *tree; /* NULL, unless it had to be parsed to find the kind; owned by the caller, also after a failure */
 };
 

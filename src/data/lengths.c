@@ -1,4 +1,4 @@
-/* One pass over the rows, from the table in the cache into a new one. */
+/* Passes over the rows: one from the table in the cache into a new one, and one that sums them up. */
 #include "data/lengths.h"
 
 #include "base/number.h"
@@ -12,7 +12,7 @@ struct pass {
     int64_t count;
 };
 
-static enum status too_long(const struct data *data, int64_t max_tokens)
+static enum status lengths_too_long(const struct data *data, int64_t max_tokens)
 {
     int64_t first = -1, rows = 0;
     for (struct row_cursor at = row_cursor(data, 0, data->row_count); row_next(&at);)
@@ -21,7 +21,7 @@ static enum status too_long(const struct data *data, int64_t max_tokens)
             rows++;
         }
     const struct token_row *row = &data->rows[first];
-    const struct data_account *a = &data->account;
+    const struct data_summary *a = &data->summary;
     return fail(
         ERR_DATA,
         "%s:%lld: the row has %lld tokens, the limit is %lld, and %lld of %lld rows have more (the longest is %s:%lld "
@@ -31,7 +31,7 @@ static enum status too_long(const struct data *data, int64_t max_tokens)
 }
 
 /* Adds tokens [from, from + count) of a row, unless they have no target. */
-static void add_piece(struct pass *p, const struct token_row *row, int64_t from, int64_t count)
+static void lengths_add_piece(struct pass *p, const struct token_row *row, int64_t from, int64_t count)
 {
     const int32_t *tokens = p->data->marked + row->begin + from;
     struct token_row piece = *row;
@@ -41,7 +41,7 @@ static void add_piece(struct pass *p, const struct token_row *row, int64_t from,
     for (int64_t i = 1; i < count; i++)
         piece.trained += TOKEN_TRAINED(tokens[i]);
     if (!piece.trained) {
-        p->data->account.emptied++;
+        p->data->summary.emptied++;
         return;
     }
     piece.check = token_row_check(tokens, count);
@@ -50,7 +50,7 @@ static void add_piece(struct pass *p, const struct token_row *row, int64_t from,
 
 static enum status take_long(struct pass *p, const struct token_row *row)
 {
-    struct data_account *a = &p->data->account;
+    struct data_summary *a = &p->data->summary;
     if (!token_row_sound(row, p->data->marked + row->begin)) {
         token_cache_spoil(&p->data->cache);
         return fail(ERR_DATA, "the cached tokens of line %lld are damaged; start again, and they are encoded again",
@@ -61,13 +61,13 @@ static enum status take_long(struct pass *p, const struct token_row *row)
     case EXCESS_TRUNCATE:
         a->truncated++;
         a->lost_tokens += row->count - p->max_tokens;
-        add_piece(p, row, 0, p->max_tokens);
+        lengths_add_piece(p, row, 0, p->max_tokens);
         break;
     case EXCESS_SPLIT:
         a->split++;
         for (int64_t from = 0; from + 1 < row->count; from += p->max_tokens - 1) {
             a->windows++;
-            add_piece(p, row, from, min(row->count - from, p->max_tokens));
+            lengths_add_piece(p, row, from, min(row->count - from, p->max_tokens));
         }
         break;
     default:
@@ -96,7 +96,7 @@ enum status lengths_apply(struct data *data, int64_t max_tokens, enum data_exces
     if (data->longest <= max_tokens)
         return OK;
     if (excess == EXCESS_ERROR)
-        return too_long(data, max_tokens);
+        return lengths_too_long(data, max_tokens);
     if (excess == EXCESS_SPLIT && max_tokens < 2)
         return fail(ERR_ARGUMENT, "--excess-length split needs a --max-length of at least 2: one token predicts the next");
     struct table table;
@@ -105,7 +105,7 @@ enum status lengths_apply(struct data *data, int64_t max_tokens, enum data_exces
     enum status status = OK;
     int64_t file = 0;
     struct row_cursor at = row_cursor(data, 0, data->row_count);
-    at.beside[0] = &table;
+    at.tables[0] = &table;
     while (status == OK && row_next(&at)) {
         const struct token_row *row = &data->rows[at.row];
         for (; at.row >= data->files[file].end; file++)
@@ -121,4 +121,16 @@ enum status lengths_apply(struct data *data, int64_t max_tokens, enum data_exces
     data->rows = table.data;
     data->row_count = p.count;
     return status;
+}
+
+void lengths_count(struct data *data)
+{
+    data->tokens = data->trained = data->longest = data->summary.untrained = 0;
+    for (struct row_cursor at = row_cursor(data, 0, data->row_count); row_next(&at);) {
+        const struct token_row *row = &data->rows[at.row];
+        data->tokens += row->count;
+        data->trained += row->trained;
+        data->summary.untrained += !row->trained;
+        data->longest = max(row->count, data->longest);
+    }
 }

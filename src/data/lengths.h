@@ -1,10 +1,10 @@
-/* What happens to rows that are longer than a run can take. */
+/* The lengths of rows: what happens to those that are longer than a run can take, and the sums of all. */
 #ifndef DATA_LENGTHS_H
 #define DATA_LENGTHS_H
 
 #include "data/data.h"
 
-/* Replaces the rows of a data set by rows of at most `max_tokens` tokens, and counts in its account what happened to them:
+/* Replaces the rows of a data set by rows of at most `max_tokens` tokens, and counts in its summary what happened to them:
  *
  *     EXCESS_ERROR      ERR_DATA that says how many are longer, and names the first and the longest
  *     EXCESS_TRUNCATE   the end is cut off
@@ -14,5 +14,8 @@
  *
  * A cut row, or a window, without a target is left out. If no row is longer nothing is allocated. */
 enum status lengths_apply(struct data *data, int64_t max_tokens, enum data_excess excess);
+
+/* Sums up the rows: sets the tokens, trained tokens, longest row and untrained rows of a data set. */
+void lengths_count(struct data *data);
 
 #endif

@@ -1,5 +1,5 @@
 /* A window takes the longest row that is left, then the longest that fits, and so on; but as soon as one row or two fill what is
- * free exactly, it takes those. Best fit alone leaves an end that no row is short enough for: some 3 % of windows that hold
+ * free exactly, it takes those. Best fit on its own leaves an end that no row is short enough for: some 3 % of windows that hold
  * five rows each. */
 #include "data/packing.h"
 
@@ -35,7 +35,7 @@ static int64_t stock_find(const struct stock *s, int64_t length)
 }
 
 /* The next length for a window with so much free, and the one to follow it, or 0. Both 0: nothing fits. */
-static void choose(const struct stock *s, int64_t free, int64_t *length, int64_t *follower)
+static void packing_choose(const struct stock *s, int64_t free, int64_t *length, int64_t *follower)
 {
     *length = stock_find(s, min(free, s->longest));
     *follower = 0;
@@ -69,12 +69,12 @@ static enum status add_entry(struct packing *p, struct stock *s, int64_t length)
 }
 
 /* A new group: the lengths of its first window. */
-static enum status fill_window(struct packing *p, struct stock *s)
+static enum status packing_fill_window(struct packing *p, struct stock *s)
 {
     int64_t free = p->window, length, follower, rows = 0;
     TRY(memory_grow(&p->groups, &p->group_capacity, p->group_count + 1, (int64_t)sizeof *p->groups));
     p->groups[p->group_count++] = (struct pack_group){.begin = p->windows, .entry = p->entry_count};
-    for (choose(s, free, &length, &follower); length; choose(s, free, &length, &follower)) {
+    for (packing_choose(s, free, &length, &follower); length; packing_choose(s, free, &length, &follower)) {
         TRY(add_entry(p, s, length));
         if (follower)
             TRY(add_entry(p, s, follower));
@@ -115,7 +115,7 @@ static enum status fill_windows(struct packing *p)
         s.lower[n] = n - 1;
     }
     while (status == OK && stock_find(&s, p->longest)) {
-        status = fill_window(p, &s);
+        status = packing_fill_window(p, &s);
         if (status == OK)
             repeat_window(p, &s);
     }
@@ -135,7 +135,7 @@ static int64_t length_of(const struct token_row *row)
 static struct row_cursor packed_rows(const struct packing *p, const struct data *data)
 {
     struct row_cursor at = row_cursor(data, p->first, p->rows);
-    at.beside[0] = &p->sorted;
+    at.tables[0] = &p->sorted;
     return at;
 }
 
@@ -160,7 +160,7 @@ static enum status sort_rows(struct packing *p, const struct data *data)
     return status;
 }
 
-static int ascending(const void *a, const void *b)
+static int packing_ascending(const void *a, const void *b)
 {
     int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
     return (x > y) - (x < y);
@@ -185,7 +185,7 @@ static void expand(const struct packing *p, int64_t window, int64_t *rows, int64
         for (int64_t i = 0; i < entry->times; i++)
             rows[(*count)++] = from[i];
     }
-    qsort(rows, (size_t)*count, sizeof *rows, ascending);
+    qsort(rows, (size_t)*count, sizeof *rows, packing_ascending);
 }
 
 /* Each window is put at the place of its first row; then empty places are removed. */

@@ -1,8 +1,8 @@
 /* Packing: rows laid together in windows of a fixed number of tokens, longest first, so that windows are full.
  *
- * The idea: rows of one length are alike, so a window is a list of lengths, and as many windows are filled by one list as there
- * are rows of these lengths. The lists are few, however many rows there are, and besides them only the rows sorted by length are
- * kept: 8 bytes each.
+ * The idea: rows of one length are interchangeable, so a window is a list of lengths, and as many windows are filled by one list
+ * as there are rows of these lengths. The lists are few, however many rows there are, and besides them only the rows sorted by
+ * length are kept: 8 bytes each.
  */
 #ifndef DATA_PACKING_H
 #define DATA_PACKING_H

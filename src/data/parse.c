@@ -6,7 +6,7 @@
 
 #include "base/json_reader.h"
 #include "base/utf8.h"
-#include "data/kind.h"
+#include "data/keys.h"
 
 enum { NESTING_MAX = 64, JANSSON_BYTES_MAX = 1 << 20 };
 
@@ -18,25 +18,25 @@ struct quick {
 
 static json_t *parse_value(struct quick *q, int depth);
 
-static bool done(struct quick *q, enum status status)
+static bool parse_done(struct quick *q, enum status status)
 {
     q->status = status;
     return status == OK;
 }
 
-static json_t *parse_string(struct quick *q)
+static json_t *parse_quick_string(struct quick *q)
 {
     struct json_span text;
-    return done(q, json_reader_string(&q->reader, &text)) ? json_stringn_nocheck(text.text, (size_t)text.length) : NULL;
+    return parse_done(q, json_reader_string(&q->reader, &text)) ? json_stringn_nocheck(text.text, (size_t)text.length) : NULL;
 }
 
 /* An id may be an unsigned hash: what nobody sees may lose its last digits, what a template may print may not. */
 static json_t *parse_scalar(struct quick *q)
 {
     struct json_scalar scalar;
-    if (!done(q, json_reader_long_scalar(&q->reader, &scalar)))
+    if (!parse_done(q, json_reader_long_scalar(&q->reader, &scalar)))
         return NULL;
-    if (scalar.rounded && q->used && !done(q, json_reader_fail(&q->reader, "an integer beyond 64 bits")))
+    if (scalar.rounded && q->used && !parse_done(q, json_reader_fail(&q->reader, "an integer beyond 64 bits")))
         return NULL;
     switch (scalar.type) {
     case JSON_INTEGER: return json_integer(scalar.integer);
@@ -49,18 +49,18 @@ static bool set_member(struct quick *q, int depth, json_t *object, const char *k
 {
     size_t before = json_object_size(object);
     if (memchr(key, 0, (size_t)length))
-        return done(q, json_reader_fail(&q->reader, "a NUL in a key"));
+        return parse_done(q, json_reader_fail(&q->reader, "a NUL in a key"));
     if (depth == 1)
         q->used = row_key_known(key, length);
     json_t *value = parse_value(q, depth);
     return value && json_object_setn_new_nocheck(object, key, (size_t)length, value) == 0 &&
-           (json_object_size(object) > before || done(q, json_reader_fail(&q->reader, "a repeated key")));
+           (json_object_size(object) > before || parse_done(q, json_reader_fail(&q->reader, "a repeated key")));
 }
 
-static bool take_member(struct quick *q, int depth, json_t *object)
+static bool parse_take_member(struct quick *q, int depth, json_t *object)
 {
     struct json_span key;
-    if (!done(q, json_reader_key(&q->reader, &key)))
+    if (!parse_done(q, json_reader_key(&q->reader, &key)))
         return false;
     if (key.text != q->reader.text.data)
         return set_member(q, depth, object, key.text, key.length);
@@ -71,13 +71,13 @@ static bool take_member(struct quick *q, int depth, json_t *object)
     return set;
 }
 
-static bool fill(struct quick *q, int depth, char close, json_t *value)
+static bool parse_fill(struct quick *q, int depth, char close, json_t *value)
 {
     bool more;
-    while (done(q, json_reader_next(&q->reader, close, &more))) {
+    while (parse_done(q, json_reader_next(&q->reader, close, &more))) {
         if (!more)
             return true;
-        if (close == '}' ? !take_member(q, depth, value) : json_array_append_new(value, parse_value(q, depth)) != 0)
+        if (close == '}' ? !parse_take_member(q, depth, value) : json_array_append_new(value, parse_value(q, depth)) != 0)
             return false;
     }
     return false;
@@ -87,20 +87,20 @@ static json_t *parse_value(struct quick *q, int depth)
 {
     char c = json_reader_peek(&q->reader);
     if (c == '"')
-        return parse_string(q);
+        return parse_quick_string(q);
     if (c != '{' && c != '[')
         return parse_scalar(q);
-    if (!done(q, depth == NESTING_MAX ? json_reader_fail(&q->reader, "nested too deep") : json_reader_enter(&q->reader, c)))
+    if (!parse_done(q, depth == NESTING_MAX ? json_reader_fail(&q->reader, "nested too deep") : json_reader_enter(&q->reader, c)))
         return NULL;
     json_t *value = c == '{' ? json_object() : json_array();
-    if (value && fill(q, depth + 1, c == '{' ? '}' : ']', value))
+    if (value && parse_fill(q, depth + 1, c == '{' ? '}' : ']', value))
         return value;
     json_decref(value);
     return NULL;
 }
 
 /* ERR_FORMAT: not known, with a message. */
-static enum status read_tree(json_t **tree, const char *text, int64_t length)
+static enum status parse_read_tree(json_t **tree, const char *text, int64_t length)
 {
     struct quick q = {0};
     int64_t invalid = utf8_invalid(text, length);
@@ -113,7 +113,7 @@ static enum status read_tree(json_t **tree, const char *text, int64_t length)
     *tree = parse_value(&q, 0);
     if (!*tree && q.status == OK)
         q.status = fail(ERR_MEMORY, "out of memory: a JSON value");
-    if (*tree && !done(&q, json_reader_end(&q.reader))) {
+    if (*tree && !parse_done(&q, json_reader_end(&q.reader))) {
         json_decref(*tree);
         *tree = NULL;
     }
@@ -124,7 +124,7 @@ static enum status read_tree(json_t **tree, const char *text, int64_t length)
 json_t *parse_quickly(const char *text, int64_t length)
 {
     json_t *tree;
-    return read_tree(&tree, text, length) == OK ? tree : NULL;
+    return parse_read_tree(&tree, text, length) == OK ? tree : NULL;
 }
 
 const char *parse_shown(char out[static PARSE_SHOWN], const char *text)
@@ -163,7 +163,7 @@ enum status parse_row(json_t **tree, const char *text, int64_t length)
     *tree = NULL;
     if (!json_affordable(text, length))
         return fail(ERR_DATA, "too many values for a row of %lld bytes", (long long)length);
-    enum status status = read_tree(tree, text, length);
+    enum status status = parse_read_tree(tree, text, length);
     if (status == ERR_FORMAT && length > JANSSON_BYTES_MAX) {
         snprintf(own, sizeof own, "%s", status_message());
         return fail(ERR_DATA, "%s%s", own, find_remedy(text, length));

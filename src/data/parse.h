@@ -18,7 +18,7 @@ const char *parse_shown(char out[static PARSE_SHOWN], const char *text);
  * that is encoded: a template would not print what Python prints. */
 json_t *parse_quickly(const char *text, int64_t length);
 
-/* The same, with Jansson alone if that fails. ERR_DATA with the cause and its column, and its line in a text of several. A row of
+/* The same, with only Jansson if that fails. ERR_DATA with the cause and its column, and its line in a text of several. A row of
  * more than a megabyte is not read again: Jansson takes a second for 64 MB, and three times their memory. */
 enum status parse_row(json_t **tree, const char *text, int64_t length);
 

@@ -20,7 +20,7 @@ struct content {
 
 /* --- what each kind holds ------------------------------------------------------------------------------------------------ */
 
-static enum status take_text(const json_t *tree, const char *key, const char **text, int64_t *length)
+static enum status row_take_text(const json_t *tree, const char *key, const char **text, int64_t *length)
 {
     const json_t *value = json_member(tree, key);
     if (!json_is_string(value))
@@ -50,8 +50,8 @@ static enum status take_lists(struct content *c, const char *before, const char 
 
 static enum status take_strings(struct content *c, const char *before, const char *key)
 {
-    TRY(take_text(c->tree, before, &c->prompt, &c->prompt_length));
-    return take_text(c->tree, key, &c->rest, &c->rest_length);
+    TRY(row_take_text(c->tree, before, &c->prompt, &c->prompt_length));
+    return row_take_text(c->tree, key, &c->rest, &c->rest_length);
 }
 
 /* Prompt and answer are both strings or both lists. */
@@ -82,7 +82,7 @@ static enum status take_whole_answers(struct content *c)
 {
     const json_t *chosen = json_member(c->tree, "chosen"), *rejected = json_member(c->tree, "rejected");
     if (json_is_string(chosen) && json_is_string(rejected)) {
-        TRY(take_text(c->tree, "chosen", &c->prompt, &c->rest_length));
+        TRY(row_take_text(c->tree, "chosen", &c->prompt, &c->rest_length));
         c->prompt_length = common_text(chosen, rejected);
         c->rest = c->prompt + c->prompt_length;
         c->rest_length -= c->prompt_length;
@@ -108,13 +108,13 @@ static enum status take_preference(struct content *c)
     return take_answer(c, "chosen");
 }
 
-static enum status take(struct content *c, enum row_kind kind)
+static enum status row_take(struct content *c, enum row_kind kind)
 {
     switch (kind) {
     case ROW_MESSAGES: TRY(conversation_unfold(c->tree, "messages")); return take_lists(c, NULL, "messages");
     case ROW_PROMPT: return take_answer(c, "completion");
     case ROW_TEXT:
-        TRY(take_text(c->tree, "text", &c->rest, &c->rest_length));
+        TRY(row_take_text(c->tree, "text", &c->rest, &c->rest_length));
         c->prompt = c->rest;
         return c->rest_length ? OK : fail(ERR_DATA, "\"text\" is empty");
     case ROW_ALPACA: TRY(conversation_unfold(c->tree, "history")); return conversation_alpaca(c->tree, &c->messages);
@@ -186,7 +186,7 @@ static enum status encode_text(const struct chat *chat, struct content *c, struc
 
 static enum status encode_tree(const struct chat *chat, struct content *c, enum row_kind kind, struct chat_row *out)
 {
-    TRY(take(c, kind));
+    TRY(row_take(c, kind));
     return c->messages ? encode_conversation(chat, c, out) : encode_text(chat, c, out);
 }
 
@@ -195,7 +195,7 @@ enum status row_encode(const struct chat *chat, const char *text, int64_t length
     struct row_outline outline;
     enum status status = row_recognise(&outline, text, length);
     *kind = outline.kind;
-    if (status == OK && *kind == ROW_MESSAGES && outline.alone && chat_encode_line(chat, text, length, out)) {
+    if (status == OK && *kind == ROW_MESSAGES && outline.pure && chat_encode_line(chat, text, length, out)) {
         json_decref(outline.tree);
         return OK;
     }

@@ -8,7 +8,7 @@
 #define UNITS_MAX (INT64_C(1) << 40) /* of permute */
 #define PART_KEY UINT64_C(0x9E3779B97F4A7C15)
 
-static enum status check(const struct sampler *s)
+static enum status sampler_check(const struct sampler *s)
 {
     const struct data *data = s->data;
     if (s->window < 0 || s->units_per_step < 1 || !data->row_count)
@@ -57,7 +57,7 @@ static enum status fill_share(struct sampler *s, struct sampler_share *share, do
     return OK;
 }
 
-static enum status fill(struct sampler *s)
+static enum status sampler_fill(struct sampler *s)
 {
     int64_t files = s->data->file_count ? s->data->file_count : 1, rows_of_unit = 1;
     double *weight = memory_alloc(files * (int64_t)sizeof *weight);
@@ -87,8 +87,8 @@ enum status sampler_init(struct sampler *s, const struct data *data, uint64_t se
                          int64_t units_per_step)
 {
     *s = (struct sampler){.data = data, .seed = seed, .shuffle = shuffle, .window = window, .units_per_step = units_per_step};
-    TRY(check(s));
-    enum status status = fill(s);
+    TRY(sampler_check(s));
+    enum status status = sampler_fill(s);
     if (status != OK)
         sampler_free(s);
     return status;

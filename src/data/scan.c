@@ -1,5 +1,5 @@
-/* Rows in text. Lines are found by their newlines alone; in an array only strings and brackets are followed: whether an element
- * is valid is for the parser of rows to say. */
+/* Rows in text. Lines are found only by their newlines; in an array only strings and brackets are followed: whether an element is
+ * valid is for the parser of rows to say. */
 #include "data/scan.h"
 
 #include <ctype.h>
@@ -7,20 +7,20 @@
 
 enum { NESTING_MAX = 2048 }; /* of nested brackets, the parser's max */
 
-static bool white(char c)
+static bool scan_white(char c)
 {
     return c == ' ' || c == '\t' || c == '\r' || c == '\n';
 }
 
 static bool blank(const char *text, int64_t length)
 {
-    while (length && white(text[length - 1]))
+    while (length && scan_white(text[length - 1]))
         length--;
     return length == 0;
 }
 
 /* A row begins where its line does, so that columns are those of the file. */
-static void next_line(struct scan *s, struct source_row *row, bool *found)
+static void scan_next_line(struct scan *s, struct source_row *row, bool *found)
 {
     while (!*found && s->begin < s->end) {
         const char *start = s->text + s->begin, *stop = memchr(start, '\n', (size_t)(s->end - s->begin));
@@ -31,14 +31,14 @@ static void next_line(struct scan *s, struct source_row *row, bool *found)
         int64_t line = s->line++;
         if (blank(start, length))
             continue;
-        while (white(start[length - 1]))
+        while (scan_white(start[length - 1]))
             length--;
         *row = (struct source_row){start, length, line};
         *found = true;
     }
 }
 
-static enum status wrong(const struct scan *s, const char *what)
+static enum status scan_wrong(const struct scan *s, const char *what)
 {
     char near[32];
     int n = 0;
@@ -51,7 +51,7 @@ static enum status wrong(const struct scan *s, const char *what)
 
 static void skip_white(struct scan *s)
 {
-    for (; s->begin < s->end && white(s->text[s->begin]); s->begin++)
+    for (; s->begin < s->end && scan_white(s->text[s->begin]); s->begin++)
         s->line += s->text[s->begin] == '\n';
 }
 
@@ -70,7 +70,7 @@ static int64_t after_string(const struct scan *s, int64_t at)
 /* After a number or word: everything up to a separator. */
 static int64_t after_word(const struct scan *s, int64_t at)
 {
-    while (at < s->end && !white(s->text[at]) && !strchr(",:[]{}\"", s->text[at]))
+    while (at < s->end && !scan_white(s->text[at]) && !strchr(",:[]{}\"", s->text[at]))
         at++;
     return at < s->end ? at : -1;
 }
@@ -110,14 +110,14 @@ static enum status next_element(struct scan *s, struct source_row *row, bool *fo
     char c = s->text[at];
     int64_t after = c == '"' ? after_string(s, at) : c == '{' || c == '[' ? after_brackets(s, &at) : after_word(s, at);
     if (after == -1 && s->last)
-        return wrong(s, "the row that begins here does not end before the file does");
+        return scan_wrong(s, "the row that begins here does not end before the file does");
     if (after == -1)
         return OK;
     if (after == -2 || after == s->begin) {
         for (int64_t i = s->begin; i < at; i++)
             s->line += s->text[i] == '\n';
         s->begin = at;
-        return wrong(s, after == -2 ? "brackets do not match or are nested too deeply" : "a row was expected");
+        return scan_wrong(s, after == -2 ? "brackets do not match or are nested too deeply" : "a row was expected");
     }
     *row = (struct source_row){s->text + s->begin, after - s->begin, s->line};
     for (const char *p = row->text; (p = memchr(p, '\n', (size_t)(row->text + row->length - p))); p++)
@@ -133,10 +133,10 @@ static enum status next_in_array(struct scan *s, struct source_row *row, bool *f
     while (!*found) {
         skip_white(s);
         if (s->begin == s->end)
-            return s->last && s->place != SCAN_ENDED ? wrong(s, "the array of rows does not end") : OK;
+            return s->last && s->place != SCAN_ENDED ? scan_wrong(s, "the array of rows does not end") : OK;
         char c = s->text[s->begin];
         if (s->place == SCAN_ENDED)
-            return wrong(s, "nothing may follow the array of rows");
+            return scan_wrong(s, "nothing may follow the array of rows");
         if (c == ']' && (s->place == SCAN_FIRST || s->place == SCAN_AFTER)) {
             s->place = SCAN_ENDED;
             s->begin++;
@@ -145,7 +145,7 @@ static enum status next_in_array(struct scan *s, struct source_row *row, bool *f
             s->begin++; /* the bracket that begins an array */
         } else if (s->place == SCAN_AFTER) {
             if (c != ',')
-                return wrong(s, "between two rows there must be a comma");
+                return scan_wrong(s, "between two rows there must be a comma");
             s->place = SCAN_COMMA;
             s->begin++;
         } else {
@@ -163,6 +163,6 @@ enum status scan_row(struct scan *s, struct source_row *row, bool *found)
     *found = false;
     if (s->array)
         return next_in_array(s, row, found);
-    next_line(s, row, found);
+    scan_next_line(s, row, found);
     return OK;
 }

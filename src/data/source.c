@@ -11,12 +11,12 @@
 
 #include "base/checksums.h"
 #include "base/file.h"
-#include "base/lost.h"
 #include "base/number.h"
+#include "base/path_hint.h"
 #include "data/columns.h"
+#include "data/row_stream.h"
 #include "data/scan.h"
-#include "data/split.h"
-#include "data/stream.h"
+#include "data/split_files.h"
 
 #define ROW_BYTES_MAX ((int64_t)64 << 20) /* bytes of one row */
 /* Rows that each packed file may have, and more if it has 8 for each of its bytes: rows that differ take a bit. */
@@ -55,7 +55,7 @@ void source_block_free(struct source_block *block)
     *block = (struct source_block){0};
 }
 
-static enum status add_file(struct source *s, const char *path, double weight)
+static enum status source_add_file(struct source *s, const char *path, double weight)
 {
     if (s->count == FILES_MAX)
         return fail(ERR_ARGUMENT, "more than %d data files; join some of them", FILES_MAX);
@@ -75,7 +75,7 @@ static enum status add_directory(struct source *s, const char *dir, const char *
     if (!count)
         return split_missing(dir, split);
     for (int64_t i = 0; i < count; i++)
-        TRY(add_file(s, paths[i], weight));
+        TRY(source_add_file(s, paths[i], weight));
     return OK;
 }
 
@@ -86,7 +86,7 @@ static bool names_hub(struct arena *arena, const char *path)
     return dir && *dir && !strchr(".~$", *dir) && slash[1] && !strpbrk(slash + 1, "/.*$: ") && !file_exists(dir);
 }
 
-static enum status add_path(struct source *s, const char *path, const char *split, double weight)
+static enum status source_add_path(struct source *s, const char *path, const char *split, double weight)
 {
     if (!file_exists(path) && names_hub(&s->arena, path))
         return fail(ERR_IO,
@@ -98,8 +98,8 @@ static enum status add_path(struct source *s, const char *path, const char *spli
             ERR_IO,
             "%s: %s; --%s names files of rows on this machine (.jsonl, .json, .csv, .tsv, packed as .gz or .zst or not, or "
             ".parquet) or directories with %s.jsonl or the like, separated by commas",
-            path, lost_path(&s->arena, path, "file"), strcmp(split, "valid") == 0 ? "eval-data" : "data", split);
-    return file_is_directory(path) ? add_directory(s, path, split, weight) : add_file(s, path, weight);
+            path, path_hint(&s->arena, path, "file"), strcmp(split, "valid") == 0 ? "eval-data" : "data", split);
+    return file_is_directory(path) ? add_directory(s, path, split, weight) : source_add_file(s, path, weight);
 }
 
 /* One of the list: a path, or a path with a weight after it. */
@@ -110,19 +110,19 @@ static enum status add_item(struct source *s, char *item, const char *split)
     if (colon && colon != item) {
         weight = strtod(colon + 1, &end);
         if (end == colon + 1 || *end)
-            return add_path(s, item, split, 1);
+            return source_add_path(s, item, split, 1);
         if (!(weight > 0 && weight <= 1000))
             return fail(ERR_ARGUMENT, "%s: the weight must be above 0 and at most 1000: 0.5 takes half of the rows, 2 each twice",
                         item);
         *colon = 0;
     }
-    return add_path(s, item, split, weight);
+    return source_add_path(s, item, split, weight);
 }
 
 static enum status add_list(struct source *s, const char *paths, const char *split)
 {
     if (file_exists(paths))
-        return add_path(s, paths, split, 1);
+        return source_add_path(s, paths, split, 1);
     char *list = arena_text(&s->arena, paths, (int64_t)strlen(paths));
     if (!list)
         return ERR_MEMORY;
@@ -153,7 +153,7 @@ static enum status read_more(struct source *s, struct buffer *text, int64_t more
 }
 
 /* Removes the first bytes from a text that begins at s->offset. */
-static void pass(struct source *s, struct buffer *text, int64_t count)
+static void source_pass(struct source *s, struct buffer *text, int64_t count)
 {
     hash_add(&s->before, text->data, count);
     s->offset += count;
@@ -162,14 +162,14 @@ static void pass(struct source *s, struct buffer *text, int64_t count)
 }
 
 /* Removes blank lines from the beginning of s->left. Returns the place of the first character that is not white, or its size. */
-static int64_t skip_blank_lines(struct source *s)
+static int64_t source_skip_blank_lines(struct source *s)
 {
     int64_t first = (int64_t)strspn(s->left.data, " \t\r\n");
     const char *last = memrchr(s->left.data, '\n', (size_t)first);
     int64_t line = last ? last + 1 - s->left.data : 0;
     for (int64_t i = 0; i < line; i++)
         s->scan.line += s->left.data[i] == '\n';
-    pass(s, &s->left, line);
+    source_pass(s, &s->left, line);
     return first - line;
 }
 
@@ -183,7 +183,7 @@ static enum status check_blank(const struct source *s, int64_t bytes)
 }
 
 /* Opens a file and finds out what it is. s->left has its text from the first line that is not blank. */
-static enum status open_file(struct source *s, int64_t file)
+static enum status source_open_file(struct source *s, int64_t file)
 {
     static const char mark[] = "\xef\xbb\xbf";
     stream_close(s->open);
@@ -199,9 +199,9 @@ static enum status open_file(struct source *s, int64_t file)
     s->files[file].form = stream_form(s->open);
     TRY(read_more(s, &s->left, OPENING));
     if (s->left.size >= 3 && !memcmp(s->left.data, mark, 3))
-        pass(s, &s->left, 3);
+        source_pass(s, &s->left, 3);
     int64_t first;
-    while ((first = skip_blank_lines(s)) == s->left.size && !s->scan.last) {
+    while ((first = source_skip_blank_lines(s)) == s->left.size && !s->scan.last) {
         TRY(check_blank(s, s->offset + s->left.size));
         TRY(read_more(s, &s->left, min(max(s->left.size, OPENING), ROW_BYTES_MAX + 1 - s->left.size)));
     }
@@ -220,7 +220,7 @@ enum status source_open(struct source **out, const char *paths, const char *spli
     if (status == OK)
         status = add_list(s, paths, split);
     for (int64_t i = s->count - 1; i >= 0 && status == OK; i--) /* files that cannot be read are reported before work begins */
-        status = open_file(s, i);
+        status = source_open_file(s, i);
     if (status == OK)
         *out = s;
     else
@@ -313,7 +313,7 @@ static enum status pass_up_to(struct source *s, int64_t offset)
             return OK;
         if (!s->left.size) /* no further than asked for: the next block must be cut as without a seek */
             TRY(read_more(s, &s->left, min(offset - s->offset, HASH_CHUNK)));
-        pass(s, &s->left, min(s->left.size, offset - s->offset));
+        source_pass(s, &s->left, min(s->left.size, offset - s->offset));
     }
     return OK;
 }
@@ -323,7 +323,7 @@ enum status source_seek(struct source *s, const struct source_position *position
     *same = position->file >= 0 && position->file <= s->count && position->offset >= 0 && position->line <= INT64_MAX / 2;
     if (!*same)
         return OK;
-    TRY(open_file(s, position->file));
+    TRY(source_open_file(s, position->file));
     if (!s->open || position->offset == 0)
         return OK;
     TRY(pass_up_to(s, position->offset));
@@ -333,7 +333,7 @@ enum status source_seek(struct source *s, const struct source_position *position
     return OK;
 }
 
-static enum status add_row(struct source_block *block, const struct source_row *row)
+static enum status source_add_row(struct source_block *block, const struct source_row *row)
 {
     TRY(memory_grow(&block->rows, &block->capacity, block->count + 1, (int64_t)sizeof *block->rows));
     block->rows[block->count++] = *row;
@@ -351,7 +351,7 @@ static enum status find_rows(struct source *s, struct source_block *block)
         struct source_row row;
         TRY(scan_row(&scan, &row, &found));
         if (found) {
-            TRY(add_row(block, &row));
+            TRY(source_add_row(block, &row));
             after_last = scan;
         }
     }
@@ -377,7 +377,7 @@ static enum status fill_block(struct source *s, struct source_block *block, int6
         if (block->count)
             return OK;
         s->blank += s->scan.begin;
-        pass(s, text, s->scan.begin); /* no row ends in it */
+        source_pass(s, text, s->scan.begin); /* no row ends in it */
         TRY(check_blank(s, s->blank));
         if (s->scan.last)
             return OK;
@@ -416,7 +416,7 @@ static enum status rename_rows(const struct source *s, struct source_block *bloc
 }
 
 /* A row takes 36 bytes of the token cache at least, and a packed file of some kilobytes may have a thousand million of them. */
-static enum status check_rows(const struct source *s)
+static enum status source_check_rows(const struct source *s)
 {
     const char *path = s->files[s->file].path;
     int64_t bytes = stream_taken(s->open);
@@ -437,14 +437,14 @@ enum status source_read(struct source *s, struct source_block *block, int64_t by
         if (block->count) {
             s->blank = 0;
             s->rows += block->count;
-            TRY(check_rows(s));
+            TRY(source_check_rows(s));
             block->file = s->file;
             TRY(keep_rest(s, block));
             block->next = (struct source_position){s->file, s->offset, s->scan.line, hash_end(&s->before)};
             return s->columns && s->files[s->file].form == STREAM_JSON ? rename_rows(s, block) : OK;
         }
         TRY(check_digest(s));
-        TRY(open_file(s, s->file + 1));
+        TRY(source_open_file(s, s->file + 1));
     }
     block->file = s->count;
     block->next = (struct source_position){.file = s->count, .line = 1};

@@ -1,9 +1,9 @@
 /* The rows of a data set as they lie in its files, block by block, in order.
  *
- * The idea: files are read in pieces and never mapped, so that memory does not grow with them; what a block holds is whole
- * rows, not yet parsed. A file is one JSON object per line, or one JSON array of objects, told apart by its first byte; its
- * bytes may be packed by gzip or zstd, told by the first bytes. Blank lines, a byte order mark, CRLF and a missing last
- * newline are fine. Tables (CSV, TSV, Parquet) come as lines of JSON (data/stream.h).
+ * The idea: files are read in pieces and never mapped, so that memory does not grow with them; what a block holds is whole rows,
+ * not yet parsed. A file is one JSON object per line, or one JSON array of objects, told apart by its first byte; its bytes may
+ * be packed by gzip or zstd, recognised by the first bytes. Blank lines, a byte order mark, CRLF and a missing last newline are
+ * fine. Tables (CSV, TSV, Parquet) come as lines of JSON (data/row_stream.h).
  */
 #ifndef DATA_SOURCE_H
 #define DATA_SOURCE_H
@@ -41,7 +41,7 @@ struct source_block {
 void source_block_free(struct source_block *block);
 
 /* `paths` is what --data says: files and directories, separated by commas, each with ":weight" after it or without. A directory
- * stands for its files of `split` ("train", "valid" or "test"; data/split.h). Anything else is an error that says what was
+ * stands for its files of `split` ("train", "valid" or "test"; data/split_files.h). Anything else is an error that says what was
  * expected. A path that exists as written is taken as one path, whatever commas and colons it has. `columns` is what
  * --column-mapping says (data/columns.h), or NULL.
  */

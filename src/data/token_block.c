@@ -20,7 +20,7 @@ void token_block_free(struct token_block *block)
     *block = (struct token_block){0};
 }
 
-static enum status reserve(struct token_block *block, int64_t tokens, int64_t rows)
+static enum status token_block_reserve(struct token_block *block, int64_t tokens, int64_t rows)
 {
     TRY(memory_grow(&block->tokens, &block->token_capacity, block->token_count + tokens, (int64_t)sizeof *block->tokens));
     return memory_grow(&block->rows, &block->row_capacity, block->row_count + rows, (int64_t)sizeof *block->rows);
@@ -41,7 +41,7 @@ enum status token_block_add(struct token_block *block, const int32_t *ids, const
 {
     if (count > INT32_MAX || file > INT32_MAX)
         return fail(ERR_LIMIT, "a row of %lld tokens in file %lld: the max is %d", (long long)count, (long long)file, INT32_MAX);
-    TRY(reserve(block, count, 1));
+    TRY(token_block_reserve(block, count, 1));
     int32_t *to = block->tokens + block->token_count, trained = 0;
     for (int64_t i = 0; i < count; i++) {
         bool target = i > 0 && (!mask || mask[i]); /* the first token has nothing before it */
@@ -80,7 +80,7 @@ enum status token_block_join(struct token_block *block, struct token_block *more
         *more = old;
         return OK;
     }
-    TRY(reserve(block, more->token_count, more->row_count));
+    TRY(token_block_reserve(block, more->token_count, more->row_count));
     TRY(buffer_append(&block->list, more->list.data, more->list.size));
     if (more->token_count)
         memcpy(block->tokens + block->token_count, more->tokens, (size_t)more->token_count * sizeof *more->tokens);

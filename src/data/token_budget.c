@@ -1,14 +1,14 @@
 /* A row takes 32 bytes and 4 for each token. A row of text takes 3 times its bytes at worst where it is small ({"text":""} and a
  * newline: 12 bytes, 36 of cache), and 4 times where each byte is a token. A packed byte may give 2,000 of text
- * (base/unpack.h), so 8,000 times the size on disk is what a good file never takes; what a template adds to small rows, as a long
- * system prompt of its own, is below that too, and the first gigabyte is not counted. */
+ * (base/decompress.h), so 8,000 times the size on disk is what a good file never takes; what a template adds to small rows, as a
+ * long system prompt of its own, is below that too, and the first gigabyte is not counted. */
 #include "data/token_budget.h"
 
 #include "base/directory.h"
 #include "base/number.h"
 
-#define BUDGET_USUAL (INT64_C(1) << 30) /* bytes that the cache of any data may take */
-#define ROOM_LEFT (INT64_C(16) << 20)   /* bytes that stay free */
+#define BUDGET_DEFAULT (INT64_C(1) << 30) /* bytes that the cache of any data may take */
+#define ROOM_LEFT (INT64_C(16) << 20)     /* bytes that stay free */
 #define GB(bytes) ((double)(bytes)*1e-9)
 
 enum { BUDGET_FACTOR = 8000 };
@@ -21,7 +21,7 @@ static int64_t cache_bytes(int64_t rows, int64_t tokens)
 static enum status check_budget(struct token_cache *c, const struct source *source, int64_t bytes)
 {
     int64_t taken = source_taken(source);
-    if (bytes <= BUDGET_USUAL || bytes / BUDGET_FACTOR <= taken)
+    if (bytes <= BUDGET_DEFAULT || bytes / BUDGET_FACTOR <= taken)
         return OK;
     c->refused = true;
     return fail(

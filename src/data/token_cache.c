@@ -80,7 +80,7 @@ static enum status open_complete(struct token_cache *c)
 /* Locks the directory of an incomplete cache, and takes over its whole blocks. *taken is false if another process had it: it may
  * be complete now, or removed, or left as it is. The wait is for a shared lock, because a process that has completed the cache
  * keeps one for as long as it reads. */
-static enum status open_part(struct token_cache *c, bool *waited, bool *taken)
+static enum status token_cache_open_part(struct token_cache *c, bool *waited, bool *taken)
 {
     struct token_files files;
     struct token_log_state state;
@@ -115,7 +115,7 @@ static enum status open_either(struct token_cache *c)
         if (c->complete)
             break;
         c->dir = part;
-        TRY(open_part(c, &waited, &taken));
+        TRY(token_cache_open_part(c, &waited, &taken));
     }
     return OK;
 }
@@ -187,7 +187,7 @@ enum status token_cache_append(struct token_cache *c, struct token_block *block,
 static bool is_ours(const char *name)
 {
     const char *end = name + strspn(name, "0123456789abcdef");
-    return end - name == HASH_TEXT - 1 && (!*end || !strcmp(end, ".part") || file_beside_stem(name, ".old") == HASH_TEXT - 1);
+    return end - name == HASH_TEXT - 1 && (!*end || !strcmp(end, ".part") || file_sibling_stem(name, ".old") == HASH_TEXT - 1);
 }
 
 /* Whether there is nothing but the files of a cache in it: any other file is not hone's to remove. */

@@ -9,7 +9,7 @@
  * The idea: blocks are appended, the log last, so that after a crash everything up to the last whole record is right, and the
  * rest is cut off. The name is a hash of all that decides the content: a directory is either right or never found. It is called
  * NAME.part until it is complete. Only this machine reads it again: numbers are in its byte order. It is as private as the data:
- * its owner alone can look into it.
+ * only its owner can look into it.
  *
  * Opening checks the log, the table of rows, and of a small cache the tokens. Those of a large one are checked row by row as
  * they are used (token_row_sound), because reading all of them would take longer than many a run. A cache never stops a run: a

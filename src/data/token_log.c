@@ -143,7 +143,7 @@ static enum status open_parts(struct parts *p, const struct token_files *files)
     return status != OK || p->chunk ? status : ERR_MEMORY;
 }
 
-static bool read_part(struct parts *p, const struct reader *reader, int64_t offset, void *bytes, int64_t count)
+static bool token_log_read_part(struct parts *p, const struct reader *reader, int64_t offset, void *bytes, int64_t count)
 {
     p->status = reader_read_at(reader, offset, bytes, count);
     return p->status == OK;
@@ -160,7 +160,7 @@ static bool part_sound(struct parts *p, const struct reader *reader, int64_t fro
     hash_init(&hash);
     for (int64_t at = from * size, n; at < to * size; at += n) {
         n = min(to * size - at, CHUNK);
-        if (!read_part(p, reader, at, p->chunk, n))
+        if (!token_log_read_part(p, reader, at, p->chunk, n))
             return false;
         hash_add(&hash, p->chunk, n);
     }
@@ -168,12 +168,12 @@ static bool part_sound(struct parts *p, const struct reader *reader, int64_t fro
 }
 
 /* Reads the rows of a block, which is in memory when it is made too. */
-static bool read_rows(struct parts *p, int64_t from, int64_t to)
+static bool token_log_read_rows(struct parts *p, int64_t from, int64_t to)
 {
     int64_t size = (int64_t)sizeof(struct token_row);
     p->text.size = 0;
     p->status = buffer_reserve(&p->text, (to - from) * size);
-    return p->status == OK && read_part(p, &p->rows, from * size, p->text.data, (to - from) * size);
+    return p->status == OK && token_log_read_part(p, &p->rows, from * size, p->text.data, (to - from) * size);
 }
 
 /* Whether the rows are contiguous, in the order of their files, and as the record counts them. */
@@ -200,7 +200,7 @@ static bool block_sound(struct parts *p, const struct record *record, const stru
         t->rows > p->rows.size / (int64_t)sizeof(struct token_row))
         return false;
     int64_t row_bytes = (t->rows - before->rows) * (int64_t)sizeof(struct token_row);
-    return read_rows(p, before->rows, t->rows) && rows_sound(p, before, t) &&
+    return token_log_read_rows(p, before->rows, t->rows) && rows_sound(p, before, t) &&
            (!row_bytes || digest_equal(hash_of(p->text.data, row_bytes), record->rows)) &&
            part_sound(p, &p->skipped, before->skipped_bytes, t->skipped_bytes, 1, record->list) &&
            (!deep || part_sound(p, &p->tokens, before->tokens, t->tokens, (int64_t)sizeof(int32_t), record->tokens));
@@ -213,7 +213,7 @@ static const char *find_damage(struct parts *p, struct digest key, bool deep, st
     bool ended = false;
     deep |= p->tokens.size <= WHOLE_CHECK;
     for (int64_t i = 0; i < count && !ended; i++) {
-        if (!read_part(p, &p->log, i * (int64_t)sizeof record, &record, (int64_t)sizeof record))
+        if (!token_log_read_part(p, &p->log, i * (int64_t)sizeof record, &record, (int64_t)sizeof record))
             return UNREADABLE;
         if (!digest_equal(record.check, hash_of(&record, (int64_t)offsetof(struct record, check))))
             return "its log is wrong";

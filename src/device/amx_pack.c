@@ -2,7 +2,7 @@
 #include "device/amx_pack.h"
 
 #if defined(__x86_64__)
-#include "device/turn.h"
+#include "device/transpose.h"
 
 #define AVX512 __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx512bf16")))
 #define AVX512_INLINE static inline __attribute__((always_inline, target("avx512f,avx512bw,avx512dq,avx512vl,avx512bf16")))
@@ -10,7 +10,8 @@
 enum { FETCH_AHEAD = 3 * STEP }; /* rows */
 
 /* Up to 32 numbers of a row, as sums of bfloat16 numbers. */
-AVX512_INLINE void load(const struct source *s, int parts, int64_t row, int64_t column, int64_t count, __m512i x[PARTS_MAX])
+AVX512_INLINE void amx_pack_load(const struct source *s, int parts, int64_t row, int64_t column, int64_t count,
+                                 __m512i x[PARTS_MAX])
 {
     __mmask32 mask = first_lanes(count);
     const char *at = s->data + (row * s->stride + column) * s->size;
@@ -26,7 +27,7 @@ AVX512_INLINE void load(const struct source *s, int parts, int64_t row, int64_t 
     }
 }
 
-AVX512_INLINE void store(uint16_t *tile, const __m512i x[SIDE])
+AVX512_INLINE void amx_pack_store(uint16_t *tile, const __m512i x[SIDE])
 {
 #pragma GCC unroll 16
     for (int i = 0; i < SIDE; i++)
@@ -52,8 +53,8 @@ AVX512_INLINE void pack_down(const struct packing *t, const struct source *s, in
         const char *ahead = s->data + ((t->first + 2 * i + FETCH_AHEAD) * s->stride + t->line) * s->size;
         __builtin_prefetch(ahead);
         __builtin_prefetch(ahead + s->stride * s->size);
-        load(s, parts, t->first + (has_x ? 2 * i : 0), t->line, has_x ? t->lines : 0, x);
-        load(s, parts, t->first + (has_y ? 2 * i + 1 : 0), t->line, has_y ? t->lines : 0, y);
+        amx_pack_load(s, parts, t->first + (has_x ? 2 * i : 0), t->line, has_x ? t->lines : 0, x);
+        amx_pack_load(s, parts, t->first + (has_y ? 2 * i + 1 : 0), t->line, has_y ? t->lines : 0, y);
         for (int p = 0; p < parts; p++)
             pair(x[p], y[p], &low[p][i], &high[p][i]);
     }
@@ -62,8 +63,8 @@ AVX512_INLINE void pack_down(const struct packing *t, const struct source *s, in
             turn(low[p]);
             turn(high[p]);
         }
-        store(t->to + p * t->part, low[p]);
-        store(t->to + p * t->part + TILE, high[p]);
+        amx_pack_store(t->to + p * t->part, low[p]);
+        amx_pack_store(t->to + p * t->part + TILE, high[p]);
     }
 }
 
@@ -75,14 +76,14 @@ AVX512_INLINE void pack_along(const struct packing *t, const struct source *s, i
         for (int i = 0; i < SIDE; i++) {
             int64_t down = half * SIDE + i;
             bool has = down < t->lines;
-            load(s, parts, t->line + (has ? down : 0), t->first, has ? t->terms : 0, x);
+            amx_pack_load(s, parts, t->line + (has ? down : 0), t->first, has ? t->terms : 0, x);
             for (int p = 0; p < parts; p++)
                 all[p][i] = x[p];
         }
         for (int p = 0; p < parts; p++) {
             if (as_b)
                 turn(all[p]);
-            store(t->to + p * t->part + half * TILE, all[p]);
+            amx_pack_store(t->to + p * t->part + half * TILE, all[p]);
         }
     }
 }

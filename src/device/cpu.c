@@ -13,7 +13,7 @@
 
 #include "base/clock.h"
 #include "base/file.h"
-#include "base/headway.h"
+#include "base/heartbeat.h"
 #include "base/limits.h"
 #include "base/parallel.h"
 #include "device/cpu_pace.h"
@@ -161,7 +161,7 @@ static void costs(struct device *device, int64_t kernels, int64_t commands, stru
     *out = (struct device_costs){.lists = commands * (int64_t)sizeof(struct step)};
 }
 
-static enum status add_block(struct cpu *cpu, struct block block, int32_t *number)
+static enum status cpu_add_block(struct cpu *cpu, struct block block, int32_t *number)
 {
     struct block *blocks = memory_resize(cpu->blocks, (cpu->block_count + 1) * (int64_t)sizeof *blocks);
     if (!blocks)
@@ -177,12 +177,12 @@ static enum status add_block(struct cpu *cpu, struct block block, int32_t *numbe
 static enum status alloc(struct device *device, int64_t bytes, int32_t *number)
 {
     if (bytes <= 0)
-        return add_block(cpu_of(device), (struct block){0}, number);
+        return cpu_add_block(cpu_of(device), (struct block){0}, number);
     void *data = mmap(NULL, (size_t)bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (data == MAP_FAILED)
         return fail(ERR_MEMORY, "out of memory: a block of %lld bytes: %s", (long long)bytes, strerror(errno));
     madvise(data, (size_t)bytes, MADV_HUGEPAGE); /* fewer faults and misses where the system has them */
-    enum status status = add_block(cpu_of(device), (struct block){data, bytes, false}, number);
+    enum status status = cpu_add_block(cpu_of(device), (struct block){data, bytes, false}, number);
     if (status != OK)
         munmap(data, (size_t)bytes);
     else
@@ -192,7 +192,7 @@ static enum status alloc(struct device *device, int64_t bytes, int32_t *number)
 
 static enum status map(struct device *device, const void *host, int64_t bytes, int32_t *number)
 {
-    return add_block(cpu_of(device), (struct block){(char *)host, bytes, true}, number);
+    return cpu_add_block(cpu_of(device), (struct block){(char *)host, bytes, true}, number);
 }
 
 static void *address(struct cpu *cpu, struct operand operand)
@@ -271,7 +271,7 @@ static bool gemm_joins(struct device *device, const struct gemm *gemm)
     return engine->joins && engine->joins(gemm);
 }
 
-static enum status prepare_step(struct cpu *cpu, const struct command *command, struct step *step)
+static enum status cpu_prepare_step(struct cpu *cpu, const struct command *command, struct step *step)
 {
     step->kind = command->kind;
     switch (command->kind) {
@@ -318,7 +318,7 @@ static enum status prepare(struct device *device, const struct command *commands
         return ERR_MEMORY;
     p->count = count;
     for (int64_t i = 0; i < count; i++) {
-        enum status status = prepare_step(cpu_of(device), &commands[i], &p->step[i]);
+        enum status status = cpu_prepare_step(cpu_of(device), &commands[i], &p->step[i]);
         if (status != OK) {
             memory_free(p);
             return status;
@@ -357,7 +357,7 @@ static enum status run(struct device *device, struct prepared *prepared)
     struct cpu *cpu = cpu_of(device);
     for (int64_t i = 0; i < prepared->count; i++) {
         struct step *step = &prepared->step[i];
-        headway_made();
+        heartbeat_made();
         switch (step->kind) {
         case COMMAND_LAUNCH: parallel_for(step->rows, step->block, run_rows, step); break;
         case COMMAND_GEMM: TRY(run_gemm(cpu, step)); break;

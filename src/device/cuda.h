@@ -1,15 +1,20 @@
 /* What the files of the CUDA device share: the device, its compiled kernels, prepared lists.
  *
- *     cuda.c           the device: blocks, lists of commands, running them
- *     cuda_copy.c      copies in and out: pinned memory and events
- *     cuda_beside.c    streams beside the device's
- *     cuda_streamed.c  copies of weights on one of them
- *     cuda_compile.c   kernels: modules of their code
- *     cuda_code.c      that code: NVRTC, the cache on disk
- *     cuda_gemm.c      matmuls: cuBLAS
+ *     cuda.c           the device: opening it, preparing lists, running them
  *     cuda_capture.c   a list as a graph
- *     cuda_group.c     collectives on another, and waiting where other ranks are waited for
+ *     cuda_steps.c     a command: prepared, and enqueued
+ *     cuda_gemm.c      matmuls: cuBLAS
+ *     cuda_compile.c   kernels: modules of their code
+ *     cuda_copy.c      copies in and out: pinned memory and events
+ *     cuda_streamed.c  copies of weights on a side stream
+ *     cuda_group.c     collectives on another one
+ *     cuda_blocks.c    blocks: allocations
+ *     cuda_side_stream.c    streams next to the device's
+ *     cuda_wait.c      waiting for the card, also where it waits for other ranks
+ *     cuda_code.c      the kernels' code: NVRTC, the cache on disk
  *     cuda_api.c       the libraries
+ *
+ * A file calls only those below it.
  */
 #ifndef DEVICE_CUDA_H
 #define DEVICE_CUDA_H
@@ -36,8 +41,8 @@ struct cuda_product { /* a matmul that has run */
 
 struct prepared;
 
-struct cuda_beside {            /* a stream beside the device's */
-    CUstream stream;            /* NULL: nothing has run beside yet */
+struct cuda_side_stream {       /* a stream next to the device's */
+    CUstream stream;            /* NULL: nothing has run on it yet */
     CUevent ready;              /* recorded when what runs there may begin */
     CUevent done[CUDA_TICKETS]; /* recorded after what has a ticket */
 };
@@ -46,7 +51,7 @@ struct cuda {
     struct device device;
     CUdevice number;
     CUcontext context;
-    CUstream stream; /* that of all commands: they are in order, but for what runs beside */
+    CUstream stream; /* that of all commands: they are in order, but for what runs on side streams */
     char name[80];
     int target; /* 89 for compute capability 8.9 */
     bool busy;  /* the stream may have work */
@@ -56,7 +61,7 @@ struct cuda {
     int64_t *block_bytes;
     int32_t block_count;
 
-    struct cuda_beside streamed; /* that COMMAND_COPY runs on; opened with the first block in host memory */
+    struct cuda_side_stream streamed; /* that COMMAND_COPY runs on; opened with the first block in host memory */
 
     char *pinned[CUDA_RING];    /* what is being written, in turn */
     CUevent written[CUDA_RING]; /* recorded after the copy out of it */
@@ -79,10 +84,21 @@ struct cuda {
 
     struct collective *collectives; /* those that have run once */
     int64_t collective_count, collective_capacity;
-    struct cuda_beside sent; /* that collectives run on. Ticket 0: those that are waited for at once */
-    struct prepared *lists;  /* all that are prepared */
-    bool broken;             /* the group is: what is on the stream may never end */
+    struct cuda_side_stream sent; /* that collectives run on. Ticket 0: those that are waited for at once */
+    struct prepared *lists;       /* all that are prepared */
+    bool broken;                  /* the group is: what is on the stream may never end */
 };
+
+static inline struct cuda *cuda_of(struct device *device)
+{
+    return (struct cuda *)device;
+}
+
+/* The calling thread uses the device's context from now on. */
+static inline enum status cuda_enter(const struct cuda *c)
+{
+    return cuda_check(cu.cuCtxSetCurrent(c->context), "using the context");
+}
 
 struct cuda_step { /* a command with addresses */
     enum command_kind kind;
@@ -126,22 +142,39 @@ struct prepared {
     CUgraphExec graph;      /* NULL: not captured */
 };
 
-/* --- cuda.c --- */
+/* --- cuda_wait.c --- */
 
-/* Enqueues every command of a list on the stream; a capture records exactly this. */
-enum status cuda_issue(struct cuda *c, const struct prepared *p);
+/* Waits for an event or, if it is NULL, for all that is on the stream. A single process leaves that to the driver. In a group the
+ * host asks for both, the stream and the other ranks: ERR_RANK if one of them is gone. */
+enum status cuda_wait_for(struct cuda *c, CUevent event, const char *what);
 
 /* Waits until the stream has no work, if it may have any. */
 enum status cuda_wait(struct cuda *c);
 
-/* Takes the process's turn to load code, and waits until the card has no work of this process: open devices on one card share its
- * context. That wait is not permitted while a stream of the context is captured, by whichever thread: a capture takes the turn
- * too. cuda_turn_end also after a failure. */
-enum status cuda_turn_begin(struct cuda *c);
-void cuda_turn_end(void);
+/* Before something is freed: waits until the stream has no work. false if it may never come to that: freeing would hang, and is
+ * left to the end of the process. */
+bool cuda_settle(struct cuda *c);
+
+/* Takes the process's lock for loading code, and waits until the card has no work of this process: open devices on one card share
+ * its context. That wait is not permitted while a stream of the context is captured, by whichever thread: a capture takes the
+ * lock too. cuda_exclusive_end also after a failure. */
+enum status cuda_exclusive_begin(struct cuda *c);
+void cuda_exclusive_end(void);
+
+/* Frees the graph of a list, if it has one. */
+void cuda_graph_discard(struct prepared *p);
+
+/* The group has broken, and `status` says why, which is returned: nothing that the device holds is worth anything. Frees the
+ * graphs and ends what waits on the stream. Not during a capture. */
+enum status cuda_group_lost(struct cuda *c, enum status status);
+
+/* --- cuda_blocks.c --- */
 
 /* The address of an operand; 0 for an absent one. */
 CUdeviceptr cuda_address(const struct cuda *c, struct operand operand);
+enum status cuda_alloc(struct device *device, int64_t bytes, int32_t *number);
+enum status cuda_alloc_host(struct device *device, int64_t bytes, int32_t *number);
+void cuda_release(struct device *device, int32_t block);
 
 /* --- cuda_copy.c --- */
 
@@ -154,16 +187,16 @@ enum status cuda_later_open(struct device *device, int64_t bytes);
 enum status cuda_read_later(struct device *device, int slot, struct operand from, int64_t bytes);
 enum status cuda_read_wait(struct device *device, int slot, const void **data);
 
-/* --- cuda_beside.c --- */
+/* --- cuda_side_stream.c --- */
 
 /* The stream and its events, once. To be closed when nothing runs on it. */
-enum status cuda_beside_open(struct cuda_beside *b);
-void cuda_beside_close(struct cuda_beside *b);
+enum status cuda_side_stream_open(struct cuda_side_stream *b);
+void cuda_side_stream_close(struct cuda_side_stream *b);
 
 /* What is enqueued between begin and end runs after all commands so far, and before those that follow a wait for its ticket. */
-enum status cuda_beside_begin(const struct cuda *c, const struct cuda_beside *b);
-enum status cuda_beside_end(const struct cuda_beside *b, int ticket);
-enum status cuda_beside_wait(const struct cuda *c, const struct cuda_beside *b, int ticket);
+enum status cuda_side_stream_begin(const struct cuda *c, const struct cuda_side_stream *b);
+enum status cuda_side_stream_end(const struct cuda_side_stream *b, int ticket);
+enum status cuda_side_stream_wait(const struct cuda *c, const struct cuda_side_stream *b, int ticket);
 
 /* --- cuda_streamed.c --- */
 
@@ -198,6 +231,14 @@ enum status cuda_gemm_run(struct cuda *c, const struct cuda_step *step);
  * chooses a kernel by both, and loads it at its first use. */
 enum status cuda_gemm_warm_up(struct cuda *c, const struct command *commands, int64_t count);
 
+/* --- cuda_steps.c --- */
+
+/* A command with its addresses, its kernel loaded. What it points to is in the list's arena. */
+enum status cuda_step_prepare(struct cuda *c, struct prepared *p, const struct command *command, struct cuda_step *step);
+
+/* Enqueues every command of a list on the stream; a capture records exactly this. */
+enum status cuda_issue(struct cuda *c, const struct prepared *p);
+
 /* --- cuda_capture.c --- */
 
 /* Whether a list of so many commands is to become a graph: --cuda-graph, or $CUDA_GRAPH where it says auto. */
@@ -210,7 +251,6 @@ enum status cuda_capture(struct cuda *c, struct prepared *p);
 /* *launched is false if the graph could not be launched: it is then gone, and the reason was logged. With collectives that is an
  * error. */
 enum status cuda_capture_launch(struct cuda *c, struct prepared *p, bool *launched);
-void cuda_capture_discard(struct prepared *p);
 
 /* --- cuda_group.c --- */
 
@@ -221,19 +261,7 @@ enum status cuda_collective_wait(struct cuda *c, int ticket);
 /* ERR_ARGUMENT on all ranks if they prepare different collectives: NCCL does not compare them, and would hang. */
 enum status cuda_collectives_compare(struct cuda *c, const struct prepared *p);
 
-/* The group has broken, and `status` says why, which is returned: nothing that the device holds is worth anything. Frees the
- * graphs and ends what waits on the stream. Not during a capture. */
-enum status cuda_group_lost(struct cuda *c, enum status status);
-
 /* Runs a collective once if none of its kind, type and size has run: NCCL connects at the first use. */
 enum status cuda_collective_warm_up(struct cuda *c, const struct cuda_step *step);
-
-/* Waits for an event or, if it is NULL, for all that is on the stream. Alone, the driver does. In a group the host asks for both,
- * the stream and the other ranks: ERR_RANK if one of them is gone. */
-enum status cuda_wait_for(struct cuda *c, CUevent event, const char *what);
-
-/* Before something is freed: waits until the stream has no work. false if it may never come to that: freeing would hang, and is
- * left to the end of the process. */
-bool cuda_settle(struct cuda *c);
 
 #endif

@@ -135,7 +135,7 @@ struct search {
     int64_t count, capacity;
 };
 
-static enum status add_path(struct search *s, const char *path)
+static enum status cuda_api_add_path(struct search *s, const char *path)
 {
     TRY(memory_grow(&s->path, &s->capacity, s->count + 2, (int64_t)sizeof *s->path));
     s->path[s->count++] = path;
@@ -149,7 +149,7 @@ static enum status add_below(struct search *s, const char *dir, const char *belo
     if (!dir)
         return OK;
     const char *path = arena_format(&s->arena, "%s%s/%s", dir, below, name);
-    return path && !file_exists(path) ? OK : add_path(s, path);
+    return path && !file_exists(path) ? OK : cuda_api_add_path(s, path);
 }
 
 /* packages/nvidia/<each>/lib/name: pip's wheels have a folder each, or share cu13. */
@@ -202,7 +202,7 @@ static const char *python_prefix(struct arena *arena)
 static enum status add_places(struct search *s, const char *name)
 {
     const char *home = code_variable("HOME"), *toolkit = code_variable("CUDA_HOME"), *conda = code_variable("CONDA_PREFIX");
-    TRY(add_path(s, name)); /* the system knows it */
+    TRY(cuda_api_add_path(s, name)); /* the system knows it */
     TRY(add_below(s, toolkit, "/lib64", name));
     TRY(add_below(s, code_variable("CUDA_PATH"), "/lib64", name));
     TRY(add_below(s, "/usr/local/cuda", "/lib64", name));
@@ -222,7 +222,7 @@ enum status cuda_open_library(void **library, const char *variable, const char *
     *library = NULL;
     if (own && !strcmp(own, "none"))
         return OK;
-    enum status status = own ? add_path(&s, own) : OK;
+    enum status status = own ? cuda_api_add_path(&s, own) : OK;
     for (; *names && !own && status == OK; names++)
         status = add_places(&s, *names);
     if (status == OK)
@@ -261,7 +261,7 @@ enum status cuda_check_release(const char *what, const char *file, int major, in
         cuda_wheel_end(), major == 13 ? " (580 or later)" : "");
 }
 
-/* NVRTC opens libnvrtc-builtins by its bare name. NVRTC 13.0 does not tell the loader to look beside itself, so that it is found
+/* NVRTC opens libnvrtc-builtins by its bare name. NVRTC 13.0 does not tell the loader to look next to itself, so that it is found
  * only where the loader's cache has it. A library that is open already is found by its name: it is opened here, by its path. */
 static enum status open_builtins(int major, int minor)
 {

@@ -19,9 +19,9 @@ bool cuda_capture_wanted(const struct cuda *c, int64_t commands)
     return commands > 1;
 }
 
-static enum status give_up(struct cuda *c, struct prepared *p, enum status status)
+static enum status cuda_capture_give_up(struct cuda *c, struct prepared *p, enum status status)
 {
-    cuda_capture_discard(p);
+    cuda_graph_discard(p);
     if (cuda_has_faulted())
         return status;
     if (!c->capture_failed)
@@ -53,17 +53,17 @@ static enum status instantiate(struct cuda *c, struct prepared *p, CUgraph graph
     return cuda_wait(c);
 }
 
-static enum status make(struct cuda *c, struct prepared *p)
+static enum status cuda_capture_make(struct cuda *c, struct prepared *p)
 {
     CUgraph graph = NULL;
     struct group_counters group = c->device.group ? c->device.group->counters : (struct group_counters){0};
-    enum status status = cuda_turn_begin(c);
+    enum status status = cuda_exclusive_begin(c);
     struct device_counters before = c->device.counters;
     c->capturing = status == OK;
     if (status == OK)
         status = record(c, p, &graph);
     c->capturing = false;
-    cuda_turn_end();
+    cuda_exclusive_end();
     c->device.counters = before; /* nothing has run */
     if (c->device.group)
         c->device.group->counters = group;
@@ -75,7 +75,7 @@ static enum status make(struct cuda *c, struct prepared *p)
     return status;
 }
 
-/* Whether all that a list lets run beside is waited for in it. Of a single command, which is timed, it may not be. */
+/* Whether all that a list lets run on side streams is waited for in it. Of a single command, which is timed, it may not be. */
 static bool joined(const struct prepared *p)
 {
     const struct cuda_step *first = p->step;
@@ -92,12 +92,12 @@ enum status cuda_capture(struct cuda *c, struct prepared *p)
     if ((int)wanted < group_size(group))
         return OK;
     TRY(cuda_wait(c));
-    enum status status = make(c, p);
+    enum status status = cuda_capture_make(c, p);
     enum status lost = status != OK && group ? group->class->check(group) : OK;
     if (lost != OK)
         return cuda_group_lost(c, lost);
     status = group_agree(group, status);
-    return status == OK || status == ERR_RANK ? status : give_up(c, p, status);
+    return status == OK || status == ERR_RANK ? status : cuda_capture_give_up(c, p, status);
 }
 
 enum status cuda_capture_launch(struct cuda *c, struct prepared *p, bool *launched)
@@ -107,7 +107,7 @@ enum status cuda_capture_launch(struct cuda *c, struct prepared *p, bool *launch
         return OK;
     enum status status = cuda_check(cu.cuGraphLaunch(p->graph, c->stream), "launching the graph");
     if (status != OK) /* with collectives, the other ranks have launched theirs */
-        return p->collectives ? status : give_up(c, p, status);
+        return p->collectives ? status : cuda_capture_give_up(c, p, status);
     c->busy = *launched = true;
     c->device.counters.graph_launches++;
     cuda_streamed_count(c, p);
@@ -115,11 +115,4 @@ enum status cuda_capture_launch(struct cuda *c, struct prepared *p, bool *launch
         if (p->step[i].kind == COMMAND_COLLECTIVE)
             group_count(c->device.group, &p->step[i].collective);
     return OK;
-}
-
-void cuda_capture_discard(struct prepared *p)
-{
-    if (p->graph)
-        cu.cuGraphExecDestroy(p->graph);
-    p->graph = NULL;
 }

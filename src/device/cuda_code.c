@@ -105,7 +105,7 @@ enum status cuda_check_target(const char *kernel, const void *code, int64_t byte
 
 /* --- opening ------------------------------------------------------------------------------------------------------------ */
 
-/* Beside the entries: the version of the compiler that made those of a target. */
+/* Next to the entries: the version of the compiler that made those of a target. */
 static const char *note_path(const struct kernel_cache *cache, int target, struct arena *arena)
 {
     return arena_format(arena, "%s/sm_%d.nvrtc", cache->dir, target);
@@ -200,7 +200,7 @@ void cuda_code_close(struct cuda_code *c)
 /* --- compiling ---------------------------------------------------------------------------------------------------------- */
 
 /* Splits `text` in place: options are separated by blanks. */
-static int split(char *text, const char *options[OPTIONS_MAX])
+static int cuda_code_split(char *text, const char *options[OPTIONS_MAX])
 {
     int count = 0;
     for (char *at = text; *at && count < OPTIONS_MAX;) {
@@ -242,7 +242,8 @@ static enum status take_code(const struct cuda_code *c, nvrtcProgram program, co
     return OK;
 }
 
-static enum status compile(const struct cuda_code *c, const struct kernel *kernel, const char *options, struct buffer *entry)
+static enum status cuda_code_compile(const struct cuda_code *c, const struct kernel *kernel, const char *options,
+                                     struct buffer *entry)
 {
     char text[KERNEL_OPTIONS + 64], name[64];
     const char *each[OPTIONS_MAX];
@@ -259,7 +260,7 @@ static enum status compile(const struct cuda_code *c, const struct kernel *kerne
     snprintf(name, sizeof name, "%s.kl", kernel->file);
     if (cu.nvrtcCreateProgram(&program, kernel_text(kernel->file), name, 0, NULL, NULL))
         return fail(ERR_DEVICE, "NVRTC cannot start on kernel %s", kernel->name);
-    int code = cu.nvrtcCompileProgram(program, split(text, each), each);
+    int code = cu.nvrtcCompileProgram(program, cuda_code_split(text, each), each);
     enum status status = code ? compile_failed(program, kernel, code) : take_code(c, program, kernel, entry);
     cu.nvrtcDestroyProgram(&program);
     if (status == OK)
@@ -269,7 +270,7 @@ static enum status compile(const struct cuda_code *c, const struct kernel *kerne
 
 /* --- entries ------------------------------------------------------------------------------------------------------------ */
 
-static bool is_entry(const struct buffer *entry, struct head *head)
+static bool cuda_code_is_entry(const struct buffer *entry, struct head *head)
 {
     if (entry->size < (int64_t)sizeof *head)
         return false;
@@ -283,7 +284,7 @@ static bool is_entry(const struct buffer *entry, struct head *head)
 static enum status check_entry(const struct cuda_code *c, const struct kernel *kernel, const struct buffer *entry, bool made_now)
 {
     struct head head;
-    if (!is_entry(entry, &head))
+    if (!cuda_code_is_entry(entry, &head))
         return fail(ERR_DEVICE, "kernel %s: its cache entry is malformed", kernel->name);
     const char *cubin = entry->data + sizeof head;
     TRY(cuda_check_target(kernel->name, cubin + head.cubin_bytes, head.ptx_bytes, c->target));
@@ -306,8 +307,8 @@ const char *cuda_code_module(const struct buffer *entry, bool ptx)
 }
 
 /* Everything that decides the result of a compilation; `all` becomes the compiler's options. */
-static struct digest key_of(const struct cuda_code *c, const struct code_place *place, const struct kernel *kernel,
-                            const char *options, char all[KERNEL_OPTIONS + 64])
+static struct digest cuda_code_key_of(const struct cuda_code *c, const struct code_place *place, const struct kernel *kernel,
+                                      const char *options, char all[KERNEL_OPTIONS + 64])
 {
     char target[16], version[32];
     snprintf(target, sizeof target, "sm_%d", c->target);
@@ -317,15 +318,15 @@ static struct digest key_of(const struct cuda_code *c, const struct code_place *
 }
 
 /* The entry, in the first place that has it. A wrong one is logged and counts as not found. */
-static enum status find(const struct cuda_code *c, const struct kernel *kernel, const char *options, struct buffer *entry,
-                        bool *found)
+static enum status cuda_code_find(const struct cuda_code *c, const struct kernel *kernel, const char *options,
+                                  struct buffer *entry, bool *found)
 {
     char all[KERNEL_OPTIONS + 64];
     *found = false;
     for (int i = 0; i < CODE_PLACES && !*found; i++) {
         const struct code_place *p = &c->place[i];
         if (p->major)
-            TRY(kernel_cache_read(&p->cache, key_of(c, p, kernel, options, all), entry, found));
+            TRY(kernel_cache_read(&p->cache, cuda_code_key_of(c, p, kernel, options, all), entry, found));
         if (*found && check_entry(c, kernel, entry, false) != OK) {
             log_message(LOG_WARNING, "%s; it is compiled again", status_message());
             *found = false;
@@ -338,7 +339,7 @@ static enum status find(const struct cuda_code *c, const struct kernel *kernel, 
 enum status cuda_code_has(const struct cuda_code *c, const struct kernel *kernel, const char *options, bool *found)
 {
     struct buffer entry = {0};
-    enum status status = find(c, kernel, options, &entry, found);
+    enum status status = cuda_code_find(c, kernel, options, &entry, found);
     buffer_free(&entry);
     return status;
 }
@@ -347,11 +348,11 @@ enum status cuda_code_get(struct cuda_code *c, const struct kernel *kernel, cons
                           bool *found)
 {
     char all[KERNEL_OPTIONS + 64];
-    TRY(find(c, kernel, options, entry, found));
+    TRY(cuda_code_find(c, kernel, options, entry, found));
     if (*found)
         return OK;
-    key_of(c, &c->place[CODE_CACHE], kernel, options, all);
-    TRY(compile(c, kernel, all, entry));
+    cuda_code_key_of(c, &c->place[CODE_CACHE], kernel, options, all);
+    TRY(cuda_code_compile(c, kernel, all, entry));
     return check_entry(c, kernel, entry, true);
 }
 
@@ -359,5 +360,5 @@ void cuda_code_keep(const struct cuda_code *c, const struct kernel *kernel, cons
 {
     char all[KERNEL_OPTIONS + 64];
     const struct code_place *own = &c->place[CODE_CACHE];
-    kernel_cache_write(&own->cache, key_of(c, own, kernel, options, all), entry->data, entry->size);
+    kernel_cache_write(&own->cache, cuda_code_key_of(c, own, kernel, options, all), entry->data, entry->size);
 }

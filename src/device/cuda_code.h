@@ -2,9 +2,9 @@
  * for a machine without NVRTC can be made elsewhere.
  *
  * An entry of the cache holds the cubin and the PTX of one compilation. Its key includes the compiler's version. Where there is
- * no compiler, a note beside the entries, written by cuda_code_note, says which version made them.
+ * no compiler, a note next to the entries, written by cuda_code_note, says which version made them.
  *
- * Entries are looked for in two places: the cache, and what a package of kernels has installed beside hone (base/installed.h),
+ * Entries are looked for in two places: the cache, and what a package of kernels has installed next to hone (base/installed.h),
  * which has the same form and is only read.
  */
 #ifndef DEVICE_CUDA_CODE_H

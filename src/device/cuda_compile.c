@@ -40,16 +40,17 @@ static enum status load_alone(struct cuda *c, const struct kernel *kernel, const
     return cuda_check_launch(cu.cuModuleGetFunction(&v->function, v->module, kernel->name), kernel->name);
 }
 
-static enum status load(struct cuda *c, const struct kernel *kernel, const struct buffer *entry, struct cuda_variant *v)
+static enum status cuda_compile_load(struct cuda *c, const struct kernel *kernel, const struct buffer *entry,
+                                     struct cuda_variant *v)
 {
-    enum status status = cuda_turn_begin(c);
+    enum status status = cuda_exclusive_begin(c);
     if (status == OK)
         status = load_alone(c, kernel, entry, v);
-    cuda_turn_end();
+    cuda_exclusive_end();
     return status;
 }
 
-static void forget(struct cuda_variant *v)
+static void cuda_compile_forget(struct cuda_variant *v)
 {
     if (v->module)
         cu.cuModuleUnload(v->module);
@@ -57,7 +58,7 @@ static void forget(struct cuda_variant *v)
 }
 
 /* Keeps code in the cache once the driver has accepted it. */
-static enum status make(struct cuda *c, const struct kernel *kernel, const char *options, struct cuda_variant *v)
+static enum status cuda_compile_make(struct cuda *c, const struct kernel *kernel, const char *options, struct cuda_variant *v)
 {
     struct buffer entry = {0};
     bool found;
@@ -65,7 +66,7 @@ static enum status make(struct cuda *c, const struct kernel *kernel, const char 
     if (status == OK && !found)
         c->device.counters.compiled++;
     if (status == OK)
-        status = load(c, kernel, &entry, v);
+        status = cuda_compile_load(c, kernel, &entry, v);
     if (status == OK && found)
         c->device.counters.loaded++;
     if (status == OK && !found)
@@ -90,9 +91,9 @@ enum status cuda_variant(struct cuda *c, const struct command *command, int64_t 
                     options);
     TRY(memory_grow(&c->variants, &c->variant_capacity, c->variant_count + 1, (int64_t)sizeof *c->variants));
     struct cuda_variant v = {.key = key, .kernel = kernel};
-    enum status status = make(c, kernel, options, &v);
+    enum status status = cuda_compile_make(c, kernel, options, &v);
     if (status != OK) {
-        forget(&v);
+        cuda_compile_forget(&v);
         return status;
     }
     c->variants[c->variant_count++] = v;

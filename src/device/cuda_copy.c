@@ -35,7 +35,7 @@ void cuda_copy_close(struct cuda *c)
 }
 
 /* Waits for an event, and not for what follows it on the stream. */
-static enum status wait_for(struct cuda *c, CUevent event)
+static enum status cuda_copy_wait_for(struct cuda *c, CUevent event)
 {
     CUresult code = cu.cuEventQuery(event);
     if (code != CUDA_ERROR_NOT_READY)
@@ -52,15 +52,15 @@ static enum status next_pinned(struct cuda *c, int *slot)
     if (!c->in_flight[*slot])
         return OK;
     c->in_flight[*slot] = false;
-    return wait_for(c, c->written[*slot]);
+    return cuda_copy_wait_for(c, c->written[*slot]);
 }
 
 enum status cuda_write(struct device *device, struct operand to, enum dtype to_type, const void *from, enum dtype from_type,
                        int64_t count)
 {
-    struct cuda *c = (struct cuda *)device;
+    struct cuda *c = cuda_of(device);
     int64_t size = dtype_size(to_type), max_count = CUDA_PINNED / size;
-    TRY(cuda_check(cu.cuCtxSetCurrent(c->context), "using the context"));
+    TRY(cuda_enter(c));
     if (to.block >= 0 && c->block_host[to.block]) { /* what copies out of it must have ended */
         TRY(cuda_wait(c));
         return device_convert(c->block_host[to.block] + to.offset, to_type, from, from_type, count);
@@ -84,8 +84,8 @@ enum status cuda_write(struct device *device, struct operand to, enum dtype to_t
 
 enum status cuda_read(struct device *device, void *to, struct operand from, int64_t bytes)
 {
-    struct cuda *c = (struct cuda *)device;
-    TRY(cuda_check(cu.cuCtxSetCurrent(c->context), "using the context"));
+    struct cuda *c = cuda_of(device);
+    TRY(cuda_enter(c));
     for (int64_t at = 0; at < bytes; at += CUDA_PINNED) {
         int64_t some = min(bytes - at, CUDA_PINNED);
         c->busy = true;
@@ -101,8 +101,8 @@ enum status cuda_read(struct device *device, void *to, struct operand from, int6
 
 enum status cuda_later_open(struct device *device, int64_t bytes)
 {
-    struct cuda *c = (struct cuda *)device;
-    TRY(cuda_check(cu.cuCtxSetCurrent(c->context), "using the context"));
+    struct cuda *c = cuda_of(device);
+    TRY(cuda_enter(c));
     TRY(cuda_wait(c));
     for (int i = 0; i < DEVICE_LATER; i++) {
         if (!c->arrived[i])
@@ -117,8 +117,8 @@ enum status cuda_later_open(struct device *device, int64_t bytes)
 
 enum status cuda_read_later(struct device *device, int slot, struct operand from, int64_t bytes)
 {
-    struct cuda *c = (struct cuda *)device;
-    TRY(cuda_check(cu.cuCtxSetCurrent(c->context), "using the context"));
+    struct cuda *c = cuda_of(device);
+    TRY(cuda_enter(c));
     c->busy = true;
     TRY(cuda_check(cu.cuMemcpyDtoHAsync(c->later[slot], cuda_address(c, from), (size_t)bytes, c->stream), "reading"));
     device->counters.reads++;
@@ -128,8 +128,8 @@ enum status cuda_read_later(struct device *device, int slot, struct operand from
 
 enum status cuda_read_wait(struct device *device, int slot, const void **data)
 {
-    struct cuda *c = (struct cuda *)device;
-    TRY(cuda_check(cu.cuCtxSetCurrent(c->context), "using the context"));
+    struct cuda *c = cuda_of(device);
+    TRY(cuda_enter(c));
     *data = c->later[slot];
-    return wait_for(c, c->arrived[slot]);
+    return cuda_copy_wait_for(c, c->arrived[slot]);
 }

@@ -6,12 +6,12 @@
  */
 #include "base/log.h"
 #include "base/number.h"
-#include "device/card.h"
 #include "device/cuda.h"
+#include "device/gpu_spec.h"
 
 enum { ALIGNED = 16 }; /* bytes: what cuBLAS asks of addresses before it takes its fastest kernels */
 
-static enum status check(cublasStatus_t code, const char *what)
+static enum status cuda_gemm_check(cublasStatus_t code, const char *what)
 {
     return code ? fail(code == CUBLAS_STATUS_ALLOC_FAILED ? ERR_MEMORY : ERR_DEVICE, "cuBLAS: %s: error %d", what, code) : OK;
 }
@@ -20,7 +20,7 @@ static enum status check(cublasStatus_t code, const char *what)
 static enum status check_product(const struct cuda *c, cublasStatus_t code)
 {
     CUresult fault = code && !c->capturing ? cu.cuStreamQuery(c->stream) : CUDA_SUCCESS;
-    return cuda_is_fault(fault) ? cuda_check(fault, "a matrix product") : check(code, "a matrix product");
+    return cuda_is_fault(fault) ? cuda_check(fault, "a matrix product") : cuda_gemm_check(code, "a matrix product");
 }
 
 static int64_t workspace_bytes(const struct cuda *c)
@@ -28,24 +28,25 @@ static int64_t workspace_bytes(const struct cuda *c)
     return card_workspace(c->target);
 }
 
-static enum status start(struct cuda *c)
+static enum status cuda_gemm_start(struct cuda *c)
 {
-    TRY(check(cu.cublasCreate_v2(&c->cublas), "starting"));
-    TRY(check(cu.cublasSetStream_v2(c->cublas, c->stream), "binding to the stream"));
+    TRY(cuda_gemm_check(cu.cublasCreate_v2(&c->cublas), "starting"));
+    TRY(cuda_gemm_check(cu.cublasSetStream_v2(c->cublas, c->stream), "binding to the stream"));
     /* after the stream, because setting the stream resets it */
-    TRY(check(cu.cublasSetWorkspace_v2(c->cublas, (void *)(uintptr_t)c->workspace, (size_t)workspace_bytes(c)),
-              "setting the workspace"));
-    return check(cu.cublasSetMathMode(c->cublas, CUBLAS_DEFAULT_MATH | CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION),
-                 "choosing float32 sums");
+    TRY(cuda_gemm_check(cu.cublasSetWorkspace_v2(c->cublas, (void *)(uintptr_t)c->workspace, (size_t)workspace_bytes(c)),
+                        "setting the workspace"));
+    return cuda_gemm_check(
+        cu.cublasSetMathMode(c->cublas, CUBLAS_DEFAULT_MATH | CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION),
+        "choosing float32 sums");
 }
 
 /* cublasDestroy waits for the whole context. */
 static void stop(struct cuda *c)
 {
     if (c->cublas) {
-        cuda_turn_begin(c);
+        cuda_exclusive_begin(c);
         cu.cublasDestroy_v2(c->cublas);
-        cuda_turn_end();
+        cuda_exclusive_end();
     }
     if (c->workspace)
         cu.cuMemFree(c->workspace);
@@ -59,7 +60,7 @@ enum status cuda_gemm_open(struct cuda *c)
     TRY(cuda_load_cublas(&found));
     if (found) {
         TRY(cuda_check(cu.cuMemAlloc(&c->workspace, (size_t)workspace_bytes(c)), "allocating cuBLAS's workspace"));
-        if (start(c) == OK) {
+        if (cuda_gemm_start(c) == OK) {
             c->device.counters.allocations++;
             return OK;
         }
@@ -75,7 +76,7 @@ void cuda_gemm_close(struct cuda *c)
     memory_free(c->products);
 }
 
-static int type_of(enum dtype dtype)
+static int cuda_gemm_type_of(enum dtype dtype)
 {
     return dtype == DTYPE_F32 ? CUDA_R_32F : dtype == DTYPE_BF16 ? CUDA_R_16BF : dtype == DTYPE_F16 ? CUDA_R_16F : -1;
 }
@@ -84,7 +85,7 @@ static int type_of(enum dtype dtype)
 bool cuda_gemm_takes(const struct cuda *c, const struct gemm *g)
 {
     return c->cublas && (g->a != DTYPE_BF16 || c->target >= 80) && g->a == g->b && (g->c == g->a || g->c == DTYPE_F32) &&
-           type_of(g->a) >= 0 && g->m <= INT32_MAX && gemm_lda(g) <= INT32_MAX && gemm_ldb(g) <= INT32_MAX &&
+           cuda_gemm_type_of(g->a) >= 0 && g->m <= INT32_MAX && gemm_lda(g) <= INT32_MAX && gemm_ldb(g) <= INT32_MAX &&
            gemm_ldc(g) <= INT32_MAX && g->k <= INT32_MAX && g->n <= INT32_MAX;
 }
 
@@ -98,9 +99,9 @@ enum status cuda_gemm_run(struct cuda *c, const struct cuda_step *step)
         return OK;
     const void *a = (const void *)(uintptr_t)step->a, *b = (const void *)(uintptr_t)step->b;
     int operation_a = g->transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N, operation_b = g->transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N;
-    return check_product(c, cu.cublasGemmEx(c->cublas, operation_b, operation_a, n, m, k, &alpha, b, type_of(g->b),
-                                            (int)gemm_ldb(g), a, type_of(g->a), (int)gemm_lda(g), &beta,
-                                            (void *)(uintptr_t)step->c, type_of(g->c), (int)gemm_ldc(g),
+    return check_product(c, cu.cublasGemmEx(c->cublas, operation_b, operation_a, n, m, k, &alpha, b, cuda_gemm_type_of(g->b),
+                                            (int)gemm_ldb(g), a, cuda_gemm_type_of(g->a), (int)gemm_lda(g), &beta,
+                                            (void *)(uintptr_t)step->c, cuda_gemm_type_of(g->c), (int)gemm_ldc(g),
                                             tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT));
 }
 
@@ -153,11 +154,11 @@ static enum status run_cold(struct cuda *c, const struct command *commands, int6
         step.b = memory + cold.at[GEMM_B];
         step.c = memory + (CUdeviceptr)inputs + cold.at[GEMM_C];
         TRY(memory_grow(&c->products, &c->product_capacity, c->product_count + 1, (int64_t)sizeof *c->products));
-        enum status status = cuda_turn_begin(c); /* it may load code */
+        enum status status = cuda_exclusive_begin(c); /* it may load code */
         c->busy = true;
         if (status == OK)
             status = cuda_gemm_run(c, &step);
-        cuda_turn_end();
+        cuda_exclusive_end();
         TRY(status);
         c->products[c->product_count++] = cold;
         c->device.counters.gemms++;

@@ -1,6 +1,5 @@
-/* Copies between pinned host memory and the card, on a stream beside the device's, so that it computes meanwhile: weights that
- * stay in host memory, and activations that wait there. The ticket of a copy is its lane.
- */
+/* Copies between pinned host memory and the card, on a side stream, so that the card computes meanwhile: weights that stay in
+ * host memory, and activations that wait there. The ticket of a copy is its lane. */
 #include "device/cuda.h"
 
 static char *host_of(const struct cuda *c, struct operand o)
@@ -14,13 +13,13 @@ enum status cuda_streamed_prepare(struct cuda *c, struct prepared *p, const stru
     char *from = host_of(c, command->operand[COPY_FROM]), *to = host_of(c, command->operand[COPY_TO]);
     step->copy = *copy;
     if (copy->lane < 0 || copy->lane >= DEVICE_LANES || !c->streamed.stream)
-        return fail(ERR_INTERNAL, "a copy beside the commands on lane %d", copy->lane);
+        return fail(ERR_INTERNAL, "a copy on the side stream, lane %d", copy->lane);
     if (command->kind == COMMAND_ARRIVE) {
         p->open_lanes &= ~(1U << copy->lane);
         return OK;
     }
     if (!from == !to)
-        return fail(ERR_INTERNAL, "a copy beside the commands that is not between the host and the card");
+        return fail(ERR_INTERNAL, "a copy on the side stream that is not between the host and the card");
     step->out = to;
     step->host = to ? to : from;
     step->on_card = cuda_address(c, command->operand[to ? COPY_FROM : COPY_TO]);
@@ -32,15 +31,15 @@ enum status cuda_streamed_prepare(struct cuda *c, struct prepared *p, const stru
 
 enum status cuda_streamed_run(struct cuda *c, const struct cuda_step *step)
 {
-    const struct cuda_beside *b = &c->streamed;
+    const struct cuda_side_stream *b = &c->streamed;
     size_t bytes = (size_t)step->copy.bytes;
     if (step->kind == COMMAND_ARRIVE)
-        return cuda_beside_wait(c, b, step->copy.lane);
-    TRY(cuda_beside_begin(c, b));
+        return cuda_side_stream_wait(c, b, step->copy.lane);
+    TRY(cuda_side_stream_begin(c, b));
     TRY(cuda_check(step->out ? cu.cuMemcpyDtoHAsync(step->host, step->on_card, bytes, b->stream)
                              : cu.cuMemcpyHtoDAsync(step->on_card, step->host, bytes, b->stream),
-                   "copying beside the commands"));
-    return cuda_beside_end(b, step->copy.lane);
+                   "copying on the side stream"));
+    return cuda_side_stream_end(b, step->copy.lane);
 }
 
 void cuda_streamed_count(struct cuda *c, const struct prepared *p)

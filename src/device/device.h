@@ -21,8 +21,8 @@
 enum {
     OPERANDS = 12, /* of one command */
     NUMBERS = 8,
-    DEVICE_LATER = 2,      /* reads that may be under way at once */
-    DEVICE_LANES = 6,      /* copies beside the commands that may be under way at once */
+    DEVICE_LATER = 2,      /* reads that may be in flight at once */
+    DEVICE_LANES = 6,      /* copies that may be in flight at once, while commands run */
     DEVICE_MMA = 80,       /* the compute capability, times ten, from which on kernels may use tensor cores */
     DEVICE_PREFERRED = -1, /* in place of a number: the one that the class prefers */
     DEVICE_AUTO = -2,      /* the same, but OK and no device where it would not be worthwhile */
@@ -47,7 +47,7 @@ struct call {
  *     {SIGNATURE_rope, .host = rope_rotate, .group = 128, .rows = 1}
  *
  * SIGNATURE_<name> is name, file, operands, sizes and numbers, as the build reads them from the text (cmake/signatures.cmake:
- * device/kernel_signatures.h). A kernel without a text runs on the host alone. */
+ * device/kernel_signatures.h). A kernel without a text runs only on the host. */
 struct kernel {
     const char *name;
     void (*host)(const struct call *call, int64_t begin, int64_t end);
@@ -104,9 +104,9 @@ static inline int64_t gemm_ldc(const struct gemm *g)
 
 enum gemm_operand { GEMM_A, GEMM_B, GEMM_C, GEMM_BIAS, GEMM_WORKSPACE, GEMM_A2, GEMM_B2, GEMM_OPERANDS };
 
-/* COPY begins a copy out of a block in host memory, or to one. It follows all commands before it and runs beside those after it,
- * up to the ARRIVE of its lane, which is in the same list: the commands after that find what was copied. Copies are in order
- * among each other. */
+/* COPY begins a copy out of a block in host memory, or to one. It follows all commands before it and runs at the same time as
+ * those after it, up to the ARRIVE of its lane, which is in the same list: the commands after that find what was copied. Copies
+ * are in order among each other. */
 enum command_kind { COMMAND_LAUNCH, COMMAND_GEMM, COMMAND_FILL, COMMAND_COLLECTIVE, COMMAND_WAIT, COMMAND_COPY, COMMAND_ARRIVE };
 
 enum collective_operand { COLLECTIVE_FROM, COLLECTIVE_TO, COLLECTIVE_OPERANDS };
@@ -127,7 +127,7 @@ struct command {
         struct gemm gemm;
         int64_t bytes;                /* of a fill with zeros */
         struct collective collective; /* of a wait: its ticket */
-        struct copy copy;             /* of an ARRIVE the lane alone */
+        struct copy copy;             /* of an ARRIVE only the lane */
     };
 };
 
@@ -177,7 +177,7 @@ struct device_class {
     const char *name;
     bool compiles;                                        /* runs kernels from their text; otherwise their host functions */
     bool asynchronous;                                    /* runs return before they are done */
-    bool overlaps;                                        /* computes while collectives that were begun are under way */
+    bool overlaps;                                        /* computes while collectives that were begun are in flight */
     enum status (*open)(struct device **out, int number); /* or DEVICE_PREFERRED, or DEVICE_AUTO */
     enum status (*open_named)(struct device **out, const char *name); /* of a NAMED kind (devices.def) */
     int (*count)(void);                                               /* how many there are; NULL: not more than one */
@@ -203,19 +203,20 @@ struct device_class {
     void (*discard)(struct device *device, struct prepared *prepared);
 };
 
-/* For devices whose later reads go to plain memory: allocates it anew. */
+/* For devices whose later reads go to plain memory: allocates it again. */
 enum status device_later_alloc(char *later[DEVICE_LATER], int64_t bytes);
 
 struct device {
     const struct device_class *class;
     struct device_counters counters;
-    struct group *group;           /* that computes with this one, set as early as the options; NULL: alone */
+    struct group *group;           /* that computes with this one, set as early as the options; NULL: a single process */
     struct device_options options; /* may be set between device_open and the first device_prepare */
     int gemm_tile;                 /* of the tiled matmul kernel, set just as early; 0: what device/kernel.h says */
-    int64_t panel_bytes; /* of a weight in parts that is expanded to be multiplied, set just as early; 0: ops/weight.c */
-    bool tensor_cores;   /* kernels for them may be launched */
-    bool unfilled;       /* device_alloc does not fill with zeros; for tests */
-    int64_t chunk_bytes; /* of the logits of a chunk of losses, set just as early; 0: ops/linear_cross_entropy.c */
+    int64_t panel_bytes;           /* of a weight in parts that is expanded to be multiplied, set just as early; 0:
+                                      ops/weights/weight_product.c */
+    bool tensor_cores;             /* kernels for them may be launched */
+    bool unfilled;                 /* device_alloc does not fill with zeros; for tests */
+    int64_t chunk_bytes; /* of the logits of a chunk of losses, set just as early; 0: ops/losses/linear_cross_entropy.c */
     bool sealed;         /* all is prepared: compiling anything from now on is an error */
     bool one_by_one;     /* lists run command by command even where they could be issued as one */
 };
@@ -234,8 +235,8 @@ int device_count(const char *name);
 /* The names that a user may choose, the best device first; NULL after the last. */
 const char *device_choice(int index);
 
-/* For devices: ERR_DEVICE, for a number that is too large. */
-enum status device_no_such_number(const struct device_class *class, int number, int count);
+/* For devices: ERR_DEVICE, for a number that is too large for the class of this name. */
+enum status device_no_such_number(const char *class, int number, int count);
 void device_close(struct device *device); /* NULL is fine */
 void device_info(struct device *device, struct device_info *info);
 
@@ -279,7 +280,7 @@ bool device_gemm_joins(struct device *device, const struct gemm *gemm);
 /* For devices: ERR_INTERNAL for a collective without a group, ERR_UNSUPPORTED if the device cannot use its group's kind. */
 enum status device_collective_check(const struct device *device);
 
-/* Whether a collective that has a ticket runs beside what follows it. */
+/* Whether a collective that has a ticket runs at the same time as what follows it. */
 bool device_overlaps(const struct device *device);
 
 /* Before blocks are allocated, while the device's memory is free: loads what these commands need, and runs once what loads at

@@ -1,4 +1,4 @@
-/* The language of kernels: what a .kl file may use beside plain C99 arithmetic, in OpenCL C 1.2 and in CUDA C (NVRTC, no
+/* The language of kernels: what a .kl file may use besides plain C99 arithmetic, in OpenCL C 1.2 and in CUDA C (NVRTC, no
  * headers).
  *
  * This text is put before every .kl file. A compilation makes one kernel: ONLY_<name> chooses it, GROUP is the size of its
@@ -13,7 +13,7 @@
  *     }
  *     #endif
  *
- * Rules: operands are touched by LOAD and STORE alone; indices are i64; work-items share a loop by SHARE; LOCAL arrays stand at
+ * Rules: operands are touched only by LOAD and STORE; indices are i64; work-items share a loop by SHARE; LOCAL arrays stand at
  * the top of a kernel; helpers take values, not pointers; no headers, no size_t, no atomics on floats; every sum has a fixed
  * order; with rows = 0 nothing is touched.
  */
@@ -187,7 +187,7 @@ HELPER f16 store_f16(float v)
         sum = next_;                                                           \
     } while (0)
 
-/* What the kernels of optimizers (ops/update.h) begin with, on the operands that all of them have: the element i of this work-item,
+/* What the kernels of optimizers (ops/optimizers/update.h) begin with, on the operands that all of them have: the element i of this work-item,
  * its gradient and weight, and the rate and decay of its group: that of the first range that ends after its piece, or of the last
  * one. Returns where there is no element, and where the step is skipped, which only zeroes g. */
 #define UPDATE_BEGIN                                                           \

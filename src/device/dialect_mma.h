@@ -1,4 +1,4 @@
-/* What kernels on tensor cores use beside dialect.h: CUDA C for compute capability 8.0 and later. This text stands before every
+/* What kernels on tensor cores use besides dialect.h: CUDA C for compute capability 8.0 and later. This text stands before every
  * file whose name ends in _mma, or has _mma_ in it.
  *
  * A work-group has WARPS warps of 32 lanes. PARTS of them share 16 rows of a matrix (queries, say), each with its own part of the

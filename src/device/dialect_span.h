@@ -1,4 +1,4 @@
-/* Neighbours of a row together: what kernels that do little but move rows use beside dialect.h. This text stands before every
+/* Neighbours of a row together: what kernels that do little but move rows use besides dialect.h. This text stands before every
  * file that has SPAN_OF in it.
  *
  *     i64 unit = SPAN_OF(C, AT(x) | AT(y));

@@ -31,7 +31,7 @@
 
 enum { PANEL = 32, BLOCK = 32, SUMS = SIDE * SIDE }; /* columns, rows; numbers of a tile of sums */
 enum { SHARES_MAX = 64 };
-enum { ROWS_A_STEP = 2 }; /* of C, finished beside the products of a step */
+enum { ROWS_A_STEP = 2 }; /* of C, finished during the products of a step */
 enum { ROWS_MIN = 16, TERMS_MIN = 8 };
 enum { JOINED_MAX = 64 };                /* terms of a second product */
 enum { CHAIN = 640, CHAIN_SPLIT = 256 }; /* terms; SPLIT: of float32 numbers */
@@ -86,7 +86,7 @@ struct finish { /* a chain's sums of a block and a panel on their way to C, or t
     __mmask32 columns;
 };
 
-AVX512_INLINE __m512 widen(__m256i x)
+AVX512_INLINE __m512 gemm_amx_widen(__m256i x)
 {
     return (__m512)_mm512_slli_epi32(_mm512_cvtepu16_epi32(x), 16);
 }
@@ -99,8 +99,8 @@ AVX512_INLINE void add32(__m512 to[2], const char *from, enum dtype dtype, __mma
         high = _mm512_maskz_loadu_ps((__mmask16)(mask >> 16), from + 64);
     } else {
         __m512i both = _mm512_maskz_loadu_epi16(mask, from);
-        low = widen(_mm512_castsi512_si256(both));
-        high = widen(_mm512_extracti64x4_epi64(both, 1));
+        low = gemm_amx_widen(_mm512_castsi512_si256(both));
+        high = gemm_amx_widen(_mm512_extracti64x4_epi64(both, 1));
     }
     to[0] = _mm512_add_ps(to[0], low);
     to[1] = _mm512_add_ps(to[1], high);
@@ -137,7 +137,7 @@ AVX512_INLINE void finish_row(struct finish *f)
     }
 }
 
-AVX512 static void finish(struct finish *f)
+AVX512 static void gemm_amx_finish(struct finish *f)
 {
     while (f->row < f->rows)
         finish_row(f);
@@ -224,8 +224,8 @@ AMX_INLINE void multiply_first_parts(const struct product *p, struct finish *bef
 }
 
 /* One chain: the sums of one product, or of two. */
-AMX_INLINE void multiply_tiles(const struct product *p, int count, int parts, float *sums, struct finish *before, bool tall,
-                               bool wide)
+AMX_INLINE void gemm_amx_multiply_tiles(const struct product *p, int count, int parts, float *sums, struct finish *before,
+                                        bool tall, bool wide)
 {
     _tile_zero(0);
     _tile_zero(1);
@@ -235,30 +235,31 @@ AMX_INLINE void multiply_tiles(const struct product *p, int count, int parts, fl
         multiply_small_parts(&p[i], before, tall, wide);
     for (int i = 0; i < count; i++)
         multiply_first_parts(&p[i], before, tall, wide);
-    finish(before); /* its sums are where these go */
+    gemm_amx_finish(before); /* its sums are where these go */
     _tile_stored(0, sums, LINE);
     _tile_stored(1, sums + SUMS, LINE);
     _tile_stored(2, sums + 2 * SUMS, LINE);
     _tile_stored(3, sums + 3 * SUMS, LINE);
 }
 
-AMX static void multiply(const struct product *p, int count, int parts, float *sums, struct finish *before, bool tall, bool wide)
+AMX static void gemm_amx_multiply(const struct product *p, int count, int parts, float *sums, struct finish *before, bool tall,
+                                  bool wide)
 {
     MEMORY_IS_USED;
     if (tall && wide)
-        multiply_tiles(p, count, parts, sums, before, true, true);
+        gemm_amx_multiply_tiles(p, count, parts, sums, before, true, true);
     else if (tall)
-        multiply_tiles(p, count, parts, sums, before, true, false);
+        gemm_amx_multiply_tiles(p, count, parts, sums, before, true, false);
     else if (wide)
-        multiply_tiles(p, count, parts, sums, before, false, true);
+        gemm_amx_multiply_tiles(p, count, parts, sums, before, false, true);
     else
-        multiply_tiles(p, count, parts, sums, before, false, false);
+        gemm_amx_multiply_tiles(p, count, parts, sums, before, false, false);
     MEMORY_IS_USED;
 }
 
 /* --- Pieces. -------------------------------------------------------------------------------------------------------------- */
 
-struct piece { /* under way; from `first` on, `terms` of the terms are packed */
+struct piece { /* in progress; from `first` on, `terms` of the terms are packed */
     const struct amx_plan *plan;
     const struct gemm *gemm;
     void *const *address;
@@ -329,7 +330,7 @@ static struct block block(const struct piece *p, int64_t row, int64_t rows)
 }
 
 /* What is needed soon is fetched while the tiles multiply: the place of a panel in C, and a part of the next rows of A. */
-static void fetch_c(const struct finish *f)
+static void gemm_amx_fetch_c(const struct finish *f)
 {
     const char *c = f->c;
     for (int64_t i = 0; i < f->rows; i++, c += f->stride) {
@@ -357,7 +358,7 @@ static struct ahead rows_ahead(const struct piece *p, int64_t row)
     };
 }
 
-static void fetch_a(struct ahead *ahead, int64_t count)
+static void gemm_amx_fetch_a(struct ahead *ahead, int64_t count)
 {
     for (int64_t i = 0; i < count && ahead->rows; i++) {
         __builtin_prefetch(ahead->row + ahead->line * LINE, 0, 2);
@@ -385,14 +386,14 @@ static void run_chain(struct piece *p, struct product product[2], int count, str
         after->bias = f.bias ? f.bias + at * dtype_size(g->b) : NULL;
         after->columns = first_lanes(columns);
         if (after->last)
-            fetch_c(after);
-        fetch_a(ahead, lines);
-        multiply(product, count, p->plan->parts, p->chain, &p->before, after->rows > SIDE, columns > SIDE);
+            gemm_amx_fetch_c(after);
+        gemm_amx_fetch_a(ahead, lines);
+        gemm_amx_multiply(product, count, p->plan->parts, p->chain, &p->before, after->rows > SIDE, columns > SIDE);
         p->before = *after;
     }
 }
 
-static void run_block(struct piece *p, int64_t down, int64_t rows)
+static void gemm_amx_run_block(struct piece *p, int64_t down, int64_t rows)
 {
     const struct amx_plan *plan = p->plan;
     const struct gemm *g = p->gemm;
@@ -430,16 +431,16 @@ static void run_block(struct piece *p, int64_t down, int64_t rows)
     }
 }
 
-static void run_piece(struct piece *p, bool packed)
+static void gemm_amx_run_piece(struct piece *p, bool packed)
 {
     for (p->first = 0; p->first < p->gemm->k; p->first += p->plan->terms) {
         p->terms = min(p->gemm->k - p->first, p->plan->terms);
         if (!packed || p->plan->waits)
             pack_panels(p);
         for (int64_t down = 0; down < p->rows; down += BLOCK)
-            run_block(p, down, min(p->rows - down, BLOCK));
+            gemm_amx_run_block(p, down, min(p->rows - down, BLOCK));
     }
-    finish(&p->before);
+    gemm_amx_finish(&p->before);
 }
 
 /* Two lanes share a row of pieces, column by column; one takes them from its beginning on, the other from its end, so that most
@@ -451,7 +452,7 @@ struct run {
     _Atomic int64_t taken[SHARES_MAX]; /* pieces of each row of them */
 };
 
-static void run_lane(void *context, int64_t lane, int64_t end)
+static void gemm_amx_run_lane(void *context, int64_t lane, int64_t end)
 {
     struct run *run = context;
     const struct amx_plan *plan = run->plan;
@@ -477,7 +478,7 @@ static void run_lane(void *context, int64_t lane, int64_t end)
         piece.rows = min(g->m - piece.row, plan->rows);
         piece.column = i / down * plan->columns;
         piece.columns = min(g->n - piece.column, plan->columns);
-        run_piece(&piece, packed == piece.column);
+        gemm_amx_run_piece(&piece, packed == piece.column);
         packed = piece.column;
     }
     amx_end();
@@ -486,7 +487,7 @@ static void run_lane(void *context, int64_t lane, int64_t end)
 void gemm_amx_run(const struct amx_plan *plan, const struct gemm *gemm, void *const address[GEMM_OPERANDS])
 {
     struct run run = {.plan = plan, .gemm = gemm, .address = address};
-    parallel_for(plan->lanes, 1, run_lane, &run);
+    parallel_for(plan->lanes, 1, gemm_amx_run_lane, &run);
 }
 #else
 bool gemm_amx_plan(struct amx_plan *plan, const struct gemm *gemm)

@@ -4,9 +4,9 @@
 
 #include "device/device.h"
 
-struct amx_plan {                     /* how a matmul is cut; the order of its sums follows from k alone */
+struct amx_plan {                     /* how a matmul is cut; the order of its sums follows only from k */
     int64_t rows, columns, terms;     /* of a piece of C, and of what is packed for it at a time */
-    int64_t lanes, lane;              /* how many pieces may be under way at once, and the bytes of workspace of each */
+    int64_t lanes, lane;              /* how many pieces may be in progress at once, and the bytes of workspace of each */
     int64_t panel, block_at, sums_at; /* bytes of a packed panel; places in a lane's workspace */
     int64_t chain;                    /* terms that are summed before the next rows or columns are taken */
     int parts;                        /* bfloat16 numbers that a number is the sum of */

@@ -51,7 +51,7 @@ bool gemm_avx512_plan(struct avx512_plan *plan, const struct gemm *g)
     return true;
 }
 
-struct piece { /* under way; from `first` on, `terms` of the terms are packed */
+struct piece { /* in progress; from `first` on, `terms` of the terms are packed */
     const struct avx512_plan *plan;
     const struct gemm *gemm;
     const float *a, *b, *bias;
@@ -145,7 +145,7 @@ AVX512 static void pack_b(const struct piece *p, int64_t column, int64_t columns
 
 /* --- Multiplying. --------------------------------------------------------------------------------------------------------- */
 
-AVX512_INLINE void fetch_a(const float *const row[ROWS], int64_t at)
+AVX512_INLINE void gemm_avx512_fetch_a(const float *const row[ROWS], int64_t at)
 {
 #pragma GCC unroll 8
     for (int i = 0; i < ROWS; i++)
@@ -165,7 +165,7 @@ UNSANITIZED AVX512_INLINE void multiply_rows(const float *const row[ROWS], int64
     for (int64_t l = 0, at = 0; l < terms; l++, at += stride, b += vectors * VECTOR) {
         __m512 x[VECTORS];
         if (l % VECTOR == 0)
-            fetch_a(row, at + next);
+            gemm_avx512_fetch_a(row, at + next);
 #pragma GCC unroll 3
         for (int v = 0; v < vectors; v++)
             x[v] = _mm512_loadu_ps(b + v * VECTOR);
@@ -187,7 +187,7 @@ UNSANITIZED AVX512_INLINE void multiply_rows(const float *const row[ROWS], int64
 }
 
 /* C is asked for while the last chain is summed, to be there when the sums go into it. */
-static void fetch_c(const struct piece *p, int64_t row, int64_t rows, int64_t column, int64_t columns)
+static void gemm_avx512_fetch_c(const struct piece *p, int64_t row, int64_t rows, int64_t column, int64_t columns)
 {
     for (int64_t r = 0; r < rows; r++)
         for (int64_t i = 0; i < columns; i += VECTOR)
@@ -195,8 +195,8 @@ static void fetch_c(const struct piece *p, int64_t row, int64_t rows, int64_t co
 }
 
 /* A block times a panel, to sums with rows of PANEL numbers. Rows that the block does not have are its last. */
-UNSANITIZED AVX512 static void multiply(const struct piece *p, int64_t row, int64_t rows, int64_t column, int64_t columns,
-                                        const float *panel, float *sums)
+UNSANITIZED AVX512 static void gemm_avx512_multiply(const struct piece *p, int64_t row, int64_t rows, int64_t column,
+                                                    int64_t columns, const float *panel, float *sums)
 {
     int64_t vectors = divide_up(columns, VECTOR), stride = p->block ? VECTOR : 1, lda = gemm_lda(p->gemm),
             next = p->block ? 0 : ROWS * lda;
@@ -210,7 +210,7 @@ UNSANITIZED AVX512 static void multiply(const struct piece *p, int64_t row, int6
                 at[i] = p->block ? p->block + (r / VECTOR * p->terms + l) * VECTOR + r % VECTOR + i
                                  : p->a + (row + min(r + i, rows - 1)) * lda + p->first + l;
             if (p->first + l + terms == p->gemm->k)
-                fetch_c(p, row + r, min(rows - r, ROWS), column, columns);
+                gemm_avx512_fetch_c(p, row + r, min(rows - r, ROWS), column, columns);
             if (vectors == 1)
                 multiply_rows(at, stride, next, b, terms, to, adds, 1);
             else if (vectors == 2)
@@ -221,7 +221,8 @@ UNSANITIZED AVX512 static void multiply(const struct piece *p, int64_t row, int6
 }
 
 /* Sums into C, with all that is added. */
-AVX512 static void finish(const struct piece *p, int64_t row, int64_t rows, int64_t column, int64_t columns, const float *sums)
+AVX512 static void gemm_avx512_finish(const struct piece *p, int64_t row, int64_t rows, int64_t column, int64_t columns,
+                                      const float *sums)
 {
     const struct gemm *g = p->gemm;
     __m512 alpha = _mm512_set1_ps((float)g->alpha);
@@ -240,7 +241,7 @@ AVX512 static void finish(const struct piece *p, int64_t row, int64_t rows, int6
 
 /* --- Pieces. -------------------------------------------------------------------------------------------------------------- */
 
-static void run_block(const struct piece *p, int64_t down, int64_t rows)
+static void gemm_avx512_run_block(const struct piece *p, int64_t down, int64_t rows)
 {
     _Alignas(VECTOR * 4) float here[BLOCK * PANEL];
     if (p->block)
@@ -248,20 +249,20 @@ static void run_block(const struct piece *p, int64_t down, int64_t rows)
     for (int64_t at = 0; at < p->columns; at += PANEL) {
         int64_t column = p->column + at, columns = min(p->columns - at, PANEL);
         float *sums = p->sums ? p->sums + down * p->plan->columns + at * BLOCK : here;
-        multiply(p, p->row + down, rows, column, columns, p->panels + at * p->plan->terms, sums);
+        gemm_avx512_multiply(p, p->row + down, rows, column, columns, p->panels + at * p->plan->terms, sums);
         if (p->first + p->terms == p->gemm->k)
-            finish(p, p->row + down, rows, column, columns, sums);
+            gemm_avx512_finish(p, p->row + down, rows, column, columns, sums);
     }
 }
 
-static void run_piece(struct piece *p)
+static void gemm_avx512_run_piece(struct piece *p)
 {
     for (p->first = 0; p->first < p->gemm->k; p->first += p->plan->terms) {
         p->terms = min(p->gemm->k - p->first, p->plan->terms);
         for (int64_t at = 0; at < p->columns; at += PANEL)
             pack_b(p, p->column + at, min(p->columns - at, PANEL), p->panels + at * p->plan->terms);
         for (int64_t down = 0; down < p->rows; down += BLOCK)
-            run_block(p, down, min(p->rows - down, BLOCK));
+            gemm_avx512_run_block(p, down, min(p->rows - down, BLOCK));
     }
 }
 
@@ -273,7 +274,7 @@ struct run {
 };
 
 /* A lane runs on one thread, and takes the pieces that no other has taken. */
-static void run_lane(void *context, int64_t lane, int64_t end)
+static void gemm_avx512_run_lane(void *context, int64_t lane, int64_t end)
 {
     struct run *run = context;
     const struct avx512_plan *plan = run->plan;
@@ -297,14 +298,14 @@ static void run_lane(void *context, int64_t lane, int64_t end)
         piece.rows = min(g->m - piece.row, plan->rows);
         piece.column = i % across * plan->columns;
         piece.columns = min(g->n - piece.column, plan->columns);
-        run_piece(&piece);
+        gemm_avx512_run_piece(&piece);
     }
 }
 
 void gemm_avx512_run(const struct avx512_plan *plan, const struct gemm *gemm, void *const address[GEMM_OPERANDS])
 {
     struct run run = {.plan = plan, .gemm = gemm, .address = address};
-    parallel_for(plan->lanes, 1, run_lane, &run);
+    parallel_for(plan->lanes, 1, gemm_avx512_run_lane, &run);
 }
 #else
 bool gemm_avx512_plan(struct avx512_plan *plan, const struct gemm *gemm)

@@ -6,7 +6,7 @@
 
 struct avx512_plan {              /* how a matmul is cut; all of it follows from the matmul, except how many lanes there are */
     int64_t rows, columns, terms; /* of a piece of C, and of what is packed for it at a time */
-    int64_t lanes, lane;          /* how many pieces may be under way at once, and the bytes of workspace of each */
+    int64_t lanes, lane;          /* how many pieces may be in progress at once, and the bytes of workspace of each */
     int64_t panel, block_at, sums_at; /* bytes of a packed panel; places in a lane's workspace */
     bool packs_a, waits;              /* waits: sums do, between parts of the terms */
 };

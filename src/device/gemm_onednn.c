@@ -4,7 +4,7 @@
  * that the memory plan knows every byte.
  *
  * oneDNN would cut a matmul by the number of threads, and with it the order of sums. So C is cut here, into tiles that follow
- * from the matmul alone: each is a primitive that is made and run with one thread, and hone's threads deal the tiles among them.
+ * only from the matmul: each is a primitive that is made and run with one thread, and hone's threads deal the tiles among them.
  * oneDNN's own threads, OpenMP's, are never started.
  *
  * Matmuls of many rows are hone's own on processors with AMX (device/gemm_amx.h), and those of float32 with AVX-512
@@ -22,7 +22,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/inside.h"
+#include "base/crash_context.h"
 #include "base/number.h"
 #include "base/parallel.h"
 #include "device/cpu.h"
@@ -47,7 +47,7 @@ enum { TILE = 256, TILE_16_BIT = 64, TILE_STEP = 16 };
 enum { WORK_MIN = 1 << 17 };  /* multiplications below which a matmul is one tile: 10 microseconds or so */
 enum { INNER, EDGE, PLACES }; /* tiles at the lower or right edge of C may be smaller */
 enum { SCRATCH_STEP = 64 };   /* bytes */
-enum { WARM = 32 };           /* rows, columns and terms of a matmul that is run for its code alone */
+enum { WARM = 32 };           /* rows, columns and terms of a matmul that is run only for its code */
 
 struct piece {
     dnnl_primitive_t primitive;             /* NULL: there is no such piece */
@@ -62,11 +62,11 @@ struct gemm_plan {
     struct avx512_plan avx512;
     int64_t rows, columns, terms; /* of a piece of a tile that is not at an edge */
     int64_t count;                /* of pieces of a tile */
-    int64_t lanes, scratch;       /* how many tiles may be under way at once, and the bytes of scratchpad for each */
+    int64_t lanes, scratch;       /* how many tiles may be in progress at once, and the bytes of scratchpad for each */
     struct piece piece[PLACES][PLACES][PIECES];
 };
 
-static enum status translate(dnnl_status_t code, const char *what)
+static enum status gemm_onednn_translate(dnnl_status_t code, const char *what)
 {
     if (code == dnnl_success)
         return OK;
@@ -78,7 +78,7 @@ static enum status translate(dnnl_status_t code, const char *what)
 }
 
 /* What the processor has, and oneDNN was not told to leave unused. */
-static bool has(dnnl_cpu_isa_t isa)
+static bool gemm_onednn_has(dnnl_cpu_isa_t isa)
 {
     inside("oneDNN, looking at the processor");
     bool all = (dnnl_get_effective_cpu_isa() & isa) == isa;
@@ -88,9 +88,9 @@ static bool has(dnnl_cpu_isa_t isa)
 
 enum cpu_bf16 cpu_bf16(void)
 {
-    return has(dnnl_cpu_isa_avx512_core_amx)    ? CPU_BF16_TILES
-           : has(dnnl_cpu_isa_avx512_core_bf16) ? CPU_BF16_DOTS
-                                                : CPU_BF16_NONE;
+    return gemm_onednn_has(dnnl_cpu_isa_avx512_core_amx)    ? CPU_BF16_TILES
+           : gemm_onednn_has(dnnl_cpu_isa_avx512_core_bf16) ? CPU_BF16_DOTS
+                                                            : CPU_BF16_NONE;
 }
 
 static enum status open_engine(void **out)
@@ -104,7 +104,7 @@ static enum status open_engine(void **out)
     if (code == dnnl_success)
         code = dnnl_stream_create(&state->stream, state->engine, dnnl_stream_default_flags);
     inside(NULL);
-    enum status status = translate(code, what);
+    enum status status = gemm_onednn_translate(code, what);
     *out = state;
     if (status != OK) {
         if (state->engine)
@@ -132,19 +132,20 @@ static dnnl_data_type_t data_type(enum dtype dtype)
 typedef const_dnnl_memory_desc_t desc_view;
 #define VIEW(desc) (desc)
 
-static dnnl_status_t describe(dnnl_memory_desc_t *desc, const dnnl_dims_t dims, enum dtype dtype, const dnnl_dims_t strides)
+static dnnl_status_t gemm_onednn_describe(dnnl_memory_desc_t *desc, const dnnl_dims_t dims, enum dtype dtype,
+                                          const dnnl_dims_t strides)
 {
     return dnnl_memory_desc_create_with_strides(desc, 2, dims, data_type(dtype), strides);
 }
 
-static void forget(dnnl_memory_desc_t *desc)
+static void gemm_onednn_forget(dnnl_memory_desc_t *desc)
 {
     if (*desc)
         dnnl_memory_desc_destroy(*desc);
 }
 
-static dnnl_status_t choose(dnnl_primitive_desc_t *pd, dnnl_engine_t engine, const dnnl_memory_desc_t desc[MATRICES], bool bias,
-                            dnnl_primitive_attr_t attributes)
+static dnnl_status_t gemm_onednn_choose(dnnl_primitive_desc_t *pd, dnnl_engine_t engine, const dnnl_memory_desc_t desc[MATRICES],
+                                        bool bias, dnnl_primitive_attr_t attributes)
 {
     return dnnl_matmul_primitive_desc_create(pd, engine, desc[GEMM_A], desc[GEMM_B], bias ? desc[GEMM_BIAS] : NULL, desc[GEMM_C],
                                              attributes);
@@ -163,18 +164,19 @@ static dnnl_status_t append_factor(dnnl_post_ops_t post, double factor)
 typedef const dnnl_memory_desc_t *desc_view;
 #define VIEW(desc) (&(desc))
 
-static dnnl_status_t describe(dnnl_memory_desc_t *desc, const dnnl_dims_t dims, enum dtype dtype, const dnnl_dims_t strides)
+static dnnl_status_t gemm_onednn_describe(dnnl_memory_desc_t *desc, const dnnl_dims_t dims, enum dtype dtype,
+                                          const dnnl_dims_t strides)
 {
     return dnnl_memory_desc_init_by_strides(desc, 2, dims, data_type(dtype), strides);
 }
 
-static void forget(dnnl_memory_desc_t *desc)
+static void gemm_onednn_forget(dnnl_memory_desc_t *desc)
 {
     (void)desc;
 }
 
-static dnnl_status_t choose(dnnl_primitive_desc_t *pd, dnnl_engine_t engine, const dnnl_memory_desc_t desc[MATRICES], bool bias,
-                            dnnl_primitive_attr_t attributes)
+static dnnl_status_t gemm_onednn_choose(dnnl_primitive_desc_t *pd, dnnl_engine_t engine, const dnnl_memory_desc_t desc[MATRICES],
+                                        bool bias, dnnl_primitive_attr_t attributes)
 {
     dnnl_matmul_desc_t matmul;
     dnnl_status_t code =
@@ -237,8 +239,8 @@ static dnnl_status_t attributes_create(dnnl_primitive_attr_t *attributes, const 
 }
 
 /* The primitive and the memory objects of a piece. */
-static dnnl_status_t finish(struct gemm_plan *plan, struct piece *piece, dnnl_primitive_desc_t pd,
-                            const dnnl_memory_desc_t desc[MATRICES], bool bias)
+static dnnl_status_t gemm_onednn_finish(struct gemm_plan *plan, struct piece *piece, dnnl_primitive_desc_t pd,
+                                        const dnnl_memory_desc_t desc[MATRICES], bool bias)
 {
     dnnl_status_t code = dnnl_primitive_create(&piece->primitive, pd);
     desc_view scratchpad = dnnl_primitive_desc_query_md(pd, dnnl_query_scratchpad_md, 0);
@@ -272,19 +274,19 @@ static dnnl_status_t create_piece(struct gemm_plan *plan, const struct gemm *g, 
     if (!piece->memory)
         return dnnl_out_of_memory;
     for (int i = 0; i < MATRICES && code == dnnl_success; i++)
-        code = describe(&desc[i], dims[i], dtype[i], strides[i]);
+        code = gemm_onednn_describe(&desc[i], dims[i], dtype[i], strides[i]);
     if (code == dnnl_success)
         code = attributes_create(&attributes, g);
     if (code == dnnl_success)
-        code = choose(&pd, plan->state->engine, desc, g->bias, attributes);
+        code = gemm_onednn_choose(&pd, plan->state->engine, desc, g->bias, attributes);
     if (code == dnnl_success)
-        code = finish(plan, piece, pd, desc, g->bias);
+        code = gemm_onednn_finish(plan, piece, pd, desc, g->bias);
     if (pd)
         dnnl_primitive_desc_destroy(pd);
     if (attributes)
         dnnl_primitive_attr_destroy(attributes);
     for (int i = 0; i < MATRICES; i++)
-        forget(&desc[i]);
+        gemm_onednn_forget(&desc[i]);
     return code;
 }
 
@@ -328,19 +330,19 @@ static dnnl_status_t create_tiles(struct gemm_plan *plan)
     return code;
 }
 
-static int64_t cut(int64_t size, int64_t tile)
+static int64_t gemm_onednn_cut(int64_t size, int64_t tile)
 {
     return size <= tile ? max(size, 1) : min(size, gemm_even_parts(size, tile, TILE_STEP));
 }
 
-/* Tiles of 16-bit matmuls are whole rows where there are enough of them, for oneDNN's fastest code takes matrices without gaps
- * alone. It packs B for each, which costs little beside 64 rows. */
+/* Tiles of 16-bit matmuls are whole rows where there are enough of them, for oneDNN's fastest code takes only matrices without
+ * gaps. It packs B for each, which costs little compared with 64 rows. */
 static void choose_tiles(struct gemm_plan *plan, bool float32)
 {
     const struct gemm *g = &plan->gemm;
     bool small = g->m * g->n < WORK_MIN / g->k;
-    plan->rows = small ? max(g->m, 1) : cut(g->m, float32 ? TILE : TILE_16_BIT);
-    plan->columns = small || (!float32 && plan->rows < g->m) ? max(g->n, 1) : cut(g->n, TILE);
+    plan->rows = small ? max(g->m, 1) : gemm_onednn_cut(g->m, float32 ? TILE : TILE_16_BIT);
+    plan->columns = small || (!float32 && plan->rows < g->m) ? max(g->n, 1) : gemm_onednn_cut(g->n, TILE);
     plan->terms = float32 && g->m >= ROWS_MIN ? min(g->k, CHAIN) : g->k;
     plan->count = divide_up(g->k, plan->terms);
 }
@@ -351,7 +353,7 @@ static int64_t tile_count(const struct gemm_plan *plan)
 }
 
 /* `halves`: it is cut in two along n and k, however small it is. */
-static enum status make(struct state *state, const struct gemm *g, bool halves, struct gemm_plan **out)
+static enum status gemm_onednn_make(struct state *state, const struct gemm *g, bool halves, struct gemm_plan **out)
 {
     struct gemm_plan *plan = memory_alloc(sizeof *plan);
     if (!plan)
@@ -373,7 +375,7 @@ static enum status make(struct state *state, const struct gemm *g, bool halves, 
     inside(NULL);
     if (code != dnnl_success) {
         destroy(plan);
-        return translate(code, what);
+        return gemm_onednn_translate(code, what);
     }
     *out = plan;
     return OK;
@@ -388,8 +390,8 @@ struct run {
     _Atomic int code;     /* of the first failure */
 };
 
-static dnnl_status_t run_piece(const struct gemm_plan *plan, const struct piece *piece, int64_t lane,
-                               void *const address[GEMM_OPERANDS])
+static dnnl_status_t gemm_onednn_run_piece(const struct gemm_plan *plan, const struct piece *piece, int64_t lane,
+                                           void *const address[GEMM_OPERANDS])
 {
     static const int argument[GEMM_OPERANDS] = {DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DST, DNNL_ARG_BIAS, DNNL_ARG_SCRATCHPAD};
     dnnl_exec_arg_t args[GEMM_OPERANDS];
@@ -423,13 +425,13 @@ static dnnl_status_t run_tile(const struct gemm_plan *plan, int64_t tile, int64_
             [GEMM_BIAS] = element(address[GEMM_BIAS], g->b, column),
             [GEMM_WORKSPACE] = plan->scratch ? (char *)address[GEMM_WORKSPACE] + lane * plan->scratch : NULL,
         };
-        code = run_piece(plan, &piece[piece_at(plan, i)], lane, at);
+        code = gemm_onednn_run_piece(plan, &piece[piece_at(plan, i)], lane, at);
     }
     return code;
 }
 
 /* A lane runs on one thread, and takes the tiles that no other has taken. */
-static void run_lane(void *context, int64_t lane, int64_t end)
+static void gemm_onednn_run_lane(void *context, int64_t lane, int64_t end)
 {
     struct run *run = context;
     int64_t count = tile_count(run->plan), tile;
@@ -455,19 +457,19 @@ static enum status run(struct gemm_plan *plan, void *const address[GEMM_OPERANDS
         gemm_avx512_run(&plan->avx512, &plan->gemm, address);
     if (plan->by != ONEDNN)
         return OK;
-    parallel_for(plan->lanes, 1, run_lane, &run);
-    return translate((dnnl_status_t)atomic_load(&run.code), running);
+    parallel_for(plan->lanes, 1, gemm_onednn_run_lane, &run);
+    return gemm_onednn_translate((dnnl_status_t)atomic_load(&run.code), running);
 }
 
 /* oneDNN makes a part of its code, megabytes of it, in the first matmul of a type whose matrices have gaps between their rows, as
  * tiles have. That is done before the first step, so that the plan counts it. */
-static enum status warm_up(struct state *state, const struct gemm *g)
+static enum status gemm_onednn_warm_up(struct state *state, const struct gemm *g)
 {
     struct gemm small = {WARM, WARM, WARM, .a = g->a, .b = g->b, .c = g->c, .alpha = 1};
     struct gemm_plan *plan;
     if (state->warm[g->a][g->c])
         return OK;
-    TRY(make(state, &small, true, &plan));
+    TRY(gemm_onednn_make(state, &small, true, &plan));
     int64_t matrix = WARM * WARM * (int64_t)sizeof(double), scratch = plan->lanes * plan->scratch;
     char *memory = memory_alloc(3 * matrix + scratch);
     enum status status = ERR_MEMORY;
@@ -482,10 +484,10 @@ static enum status warm_up(struct state *state, const struct gemm *g)
 static enum status create(void *state, const struct gemm *g, struct gemm_plan **out, int64_t *workspace)
 {
     struct gemm_plan own = {.state = state, .gemm = *g};
-    if (has(dnnl_cpu_isa_avx512_core_amx) && gemm_amx_plan(&own.amx, g)) {
+    if (gemm_onednn_has(dnnl_cpu_isa_avx512_core_amx) && gemm_amx_plan(&own.amx, g)) {
         own.by = AMX;
         *workspace = own.amx.lanes * own.amx.lane;
-    } else if (has(dnnl_cpu_isa_avx512_core) && gemm_avx512_plan(&own.avx512, g)) {
+    } else if (gemm_onednn_has(dnnl_cpu_isa_avx512_core) && gemm_avx512_plan(&own.avx512, g)) {
         own.by = AVX512;
         *workspace = own.avx512.lanes * own.avx512.lane;
     }
@@ -496,8 +498,8 @@ static enum status create(void *state, const struct gemm *g, struct gemm_plan **
         **out = own;
         return OK;
     }
-    TRY(warm_up(state, g));
-    TRY(make(state, g, false, out));
+    TRY(gemm_onednn_warm_up(state, g));
+    TRY(gemm_onednn_make(state, g, false, out));
     *workspace = (*out)->lanes * (*out)->scratch;
     return OK;
 }
@@ -505,7 +507,7 @@ static enum status create(void *state, const struct gemm *g, struct gemm_plan **
 static bool joins(const struct gemm *g)
 {
     struct amx_plan plan;
-    return has(dnnl_cpu_isa_avx512_core_amx) && gemm_amx_plan(&plan, g);
+    return gemm_onednn_has(dnnl_cpu_isa_avx512_core_amx) && gemm_amx_plan(&plan, g);
 }
 
 static bool has_bf16(void)

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "base/headway.h"
+#include "base/heartbeat.h"
 #include "base/memory.h"
 
 const char *collective_name(enum collective_kind kind)
@@ -31,10 +31,10 @@ enum status group_collective(struct group *g, const struct collective *c, const 
     if (c->count < 0 || (in_parts && c->count % g->size))
         return fail(ERR_INTERNAL, "%s of %lld elements among %d ranks", collective_name(c->kind), (long long)c->count, g->size);
     double start = clock_seconds();
-    headway_wait();
+    heartbeat_wait();
     enum status status = c->ticket && g->class->begin && !g->waits ? g->class->begin(g, c, from, to)
                                                                    : g->class->collective(g, c, from, to, stream);
-    headway_go_on();
+    heartbeat_go_on();
     g->counters.seconds += clock_seconds() - start;
     if (status == OK)
         group_count(g, c);
@@ -43,22 +43,22 @@ enum status group_collective(struct group *g, const struct collective *c, const 
 
 enum status group_progress(struct group *g)
 {
-    if (!g || !g->under_way)
+    if (!g || !g->in_flight)
         return OK;
-    headway_wait(); /* it does not wait, but a library that has lost a rank may hold it there */
+    heartbeat_wait(); /* it does not wait, but a library that has lost a rank may hold it there */
     enum status status = g->class->progress(g);
-    headway_go_on();
+    heartbeat_go_on();
     return status;
 }
 
 enum status group_wait(struct group *g, int ticket)
 {
-    if (!g->under_way)
+    if (!g->in_flight)
         return OK;
     double start = clock_seconds();
-    headway_wait();
+    heartbeat_wait();
     enum status status = g->class->wait(g, ticket);
-    headway_go_on();
+    heartbeat_go_on();
     g->counters.seconds += clock_seconds() - start;
     return status;
 }
@@ -80,9 +80,9 @@ enum status group_share(struct group *g, const void *mine, void *all, int64_t by
         return OK;
     }
     double start = clock_seconds();
-    headway_wait();
+    heartbeat_wait();
     enum status status = g->class->share(g, mine, all, bytes);
-    headway_go_on();
+    heartbeat_go_on();
     g->counters.share_seconds += clock_seconds() - start;
     g->counters.shares++;
     return status;

@@ -1,8 +1,8 @@
 /* A group: the processes (ranks) that compute one run together, each with a device of its own.
  *
- * A collective is a call that all ranks make in the same order, with the same kind, type and count. As COMMAND_COLLECTIVE it is
- * a command of a program (device/device.h); the device hands it to its group. Whoever implements a group is a class, in src/dist:
- * MPI takes addresses of the host and waits, NCCL takes addresses of the device and enqueues.
+ * A collective is a call that all ranks make in the same order, with the same kind, type and count. As COMMAND_COLLECTIVE it is a
+ * command of a program (device/device.h); the device hands it to its group. What implements a group is a class, in src/dist: MPI
+ * takes addresses of the host and waits, NCCL takes addresses of the device and enqueues.
  *
  * Besides, ranks tell each other small things in host memory (group_share and what is made of it): losses of a step, a request
  * to stop, where to resume. That needs no device.
@@ -90,7 +90,7 @@ struct group {
     int rank, size;
     int local_rank;           /* among those of this machine: its device's number */
     bool waits;               /* nothing is only begun; what is computed is the same */
-    int under_way;            /* collectives that were begun and are not done */
+    int in_flight;            /* collectives that were begun and are not done */
     _Atomic int64_t patience; /* seconds for which ranks wait for one that does not get on; 0: for ever */
     struct group_counters counters;
 };
@@ -114,7 +114,7 @@ enum status group_sum(struct group *group, double *numbers, int count);  /* at m
 enum status group_tell(struct group *group, void *bytes, int64_t count); /* rank 0's bytes, to all */
 enum status group_barrier(struct group *group);
 
-/* Ends a text in an array that another rank sent: its last byte may be anything. For whoever reads what was shared. */
+/* Ends a text in an array that another rank sent: its last byte may be anything. For the reader of what was shared. */
 #define GROUP_TEXT(array) ((void)((array)[sizeof(array) - 1] = 0))
 
 /* OK if all ranks bring OK; otherwise, on every rank, the status and message of the first rank that does not. */

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "base/cache.h"
+#include "base/cache_path.h"
 #include "base/code.h"
 #include "base/directory.h"
 #include "base/file.h"

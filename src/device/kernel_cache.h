@@ -17,7 +17,7 @@ struct kernel_cache {
 /* In this cache directory, or the usual one if it is NULL. */
 enum status kernel_cache_open(struct kernel_cache *cache, const char *dir);
 
-/* What was installed beside hone. It is not written to. */
+/* What was installed next to hone. It is not written to. */
 enum status kernel_cache_open_installed(struct kernel_cache *cache);
 
 void kernel_cache_close(struct kernel_cache *cache);

@@ -9,7 +9,7 @@
 struct lister {
     struct device device;
     struct kernel_list list;
-    struct card card;
+    struct gpu_spec card;
     bool is_card;
     int32_t blocks;
 };
@@ -24,12 +24,12 @@ const struct kernel_list *kernel_list_of(const struct device *device)
     return &lister_of(device)->list;
 }
 
-const struct card *kernel_list_card(const struct device *device)
+const struct gpu_spec *kernel_list_card(const struct device *device)
 {
     return device->class == &device_kernels && lister_of(device)->is_card ? &lister_of(device)->card : NULL;
 }
 
-static enum status widen(struct kernel_need *known, const struct kernel_need *need)
+static enum status kernel_list_widen(struct kernel_need *known, const struct kernel_need *need)
 {
     known->from = (int)min(known->from, need->from);
     known->until = (int)max(known->until, need->until);
@@ -40,7 +40,7 @@ enum status kernel_list_add(struct kernel_list *list, const struct kernel_need *
 {
     for (int64_t i = 0; i < list->count; i++)
         if (!strcmp(list->need[i].kernel->file, need->kernel->file) && !strcmp(list->need[i].options, need->options))
-            return widen(&list->need[i], need);
+            return kernel_list_widen(&list->need[i], need);
     TRY(memory_grow(&list->need, &list->capacity, list->count + 1, (int64_t)sizeof *list->need));
     char *options = arena_text(&list->arena, need->options, (int64_t)strlen(need->options));
     if (!options)
@@ -71,8 +71,8 @@ static enum status open_lister(struct device **out, int number)
 
 static enum status open_card(struct device **out, const char *name)
 {
-    struct card card;
-    TRY(card_open(&card, name));
+    struct gpu_spec card;
+    TRY(gpu_spec_open(&card, name));
     TRY(open_lister(out, 0));
     struct lister *l = (struct lister *)*out;
     l->card = card;
@@ -90,7 +90,7 @@ static void close_lister(struct device *device)
 /* All memory of a card is taken to be free; without one there is no limit. */
 static void info(struct device *device, struct device_info *out)
 {
-    const struct card *card = kernel_list_card(device);
+    const struct gpu_spec *card = kernel_list_card(device);
     *out = (struct device_info){.name = "no device", .max_block = INT64_MAX, .bf16 = true};
     if (!card)
         return;
@@ -102,7 +102,7 @@ static void info(struct device *device, struct device_info *out)
 
 static void costs(struct device *device, int64_t kernels, int64_t commands, struct device_costs *out)
 {
-    const struct card *card = kernel_list_card(device);
+    const struct gpu_spec *card = kernel_list_card(device);
     if (card)
         card_costs(card->target, true, device->options.cuda_graph != DEVICE_GRAPH_OFF, kernels, commands, out);
 }

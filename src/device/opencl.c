@@ -64,7 +64,7 @@ static int64_t device_number(const struct opencl *o, cl_uint what)
     return value > INT64_MAX ? INT64_MAX : (int64_t)value;
 }
 
-static enum status open_context(struct opencl *o)
+static enum status opencl_open_context(struct opencl *o)
 {
     char version[128] = "", driver[96] = "";
     int major = 0, minor = 0;
@@ -150,7 +150,7 @@ static enum status open_opencl(struct device **out, int number)
         return ERR_MEMORY;
     o->device.class = &device_opencl;
     o->id = id;
-    enum status status = open_context(o);
+    enum status status = opencl_open_context(o);
     if (status != OK) {
         close_opencl(&o->device);
         return status;
@@ -173,7 +173,7 @@ static void info(struct device *device, struct device_info *out)
 /* --- memory ------------------------------------------------------------------------------------------------------------- */
 
 /* Fills with zeros in pieces as wide as the alignment permits. */
-static enum status fill(struct opencl *o, cl_mem to, int64_t offset, int64_t bytes)
+static enum status opencl_fill(struct opencl *o, cl_mem to, int64_t offset, int64_t bytes)
 {
     static const char zeros[16];
     size_t width = sizeof zeros;
@@ -204,7 +204,7 @@ static enum status alloc(struct device *device, int64_t bytes, int32_t *number)
         snprintf(what, sizeof what, "a block of %lld bytes", (long long)bytes);
         cl_mem block = cl.clCreateBuffer(o->context, CL_MEM_READ_WRITE, (size_t)bytes, NULL, &code);
         TRY(opencl_check(code, what));
-        enum status status = fill(o, block, 0, bytes);
+        enum status status = opencl_fill(o, block, 0, bytes);
         if (status != OK) {
             cl.clReleaseMemObject(block);
             return status;
@@ -218,8 +218,8 @@ static enum status alloc(struct device *device, int64_t bytes, int32_t *number)
     return OK;
 }
 
-/* Waits for a copy that is still under way, and not for what follows it in the queue. */
-static enum status wait_for(struct opencl *o, cl_event *copy)
+/* Waits for a copy that is still in flight, and not for what follows it in the queue. */
+static enum status opencl_wait_for(struct opencl *o, cl_event *copy)
 {
     cl_event event = *copy;
     *copy = NULL;
@@ -236,7 +236,7 @@ static enum status next_staging(struct opencl *o, int *slot)
 {
     *slot = o->next_staging;
     o->next_staging = 1 - o->next_staging;
-    return wait_for(o, &o->written[*slot]);
+    return opencl_wait_for(o, &o->written[*slot]);
 }
 
 static enum status write_elements(struct device *device, struct operand to, enum dtype to_type, const void *from,
@@ -275,14 +275,14 @@ static enum status later_open(struct device *device, int64_t bytes)
 {
     struct opencl *o = opencl_of(device);
     for (int i = 0; i < DEVICE_LATER; i++)
-        TRY(wait_for(o, &o->arrived[i]));
+        TRY(opencl_wait_for(o, &o->arrived[i]));
     return device_later_alloc(o->later, bytes);
 }
 
 static enum status read_later(struct device *device, int slot, struct operand from, int64_t bytes)
 {
     struct opencl *o = opencl_of(device);
-    TRY(wait_for(o, &o->arrived[slot]));
+    TRY(opencl_wait_for(o, &o->arrived[slot]));
     device->counters.reads++;
     device->counters.read += bytes;
     TRY(opencl_check(cl.clEnqueueReadBuffer(o->queue, o->blocks[from.block], 0, (size_t)from.offset, (size_t)bytes,
@@ -295,7 +295,7 @@ static enum status read_wait(struct device *device, int slot, const void **data)
 {
     struct opencl *o = opencl_of(device);
     *data = o->later[slot];
-    return wait_for(o, &o->arrived[slot]);
+    return opencl_wait_for(o, &o->arrived[slot]);
 }
 
 /* --- commands ----------------------------------------------------------------------------------------------------------- */
@@ -311,7 +311,7 @@ static void add_whole(struct step *step, int64_t value)
     step->argument[step->argument_count++] = (struct argument){.size = sizeof value, .whole = value};
 }
 
-static enum status prepare_launch(struct opencl *o, struct prepared *p, const struct command *command, struct step *step)
+static enum status opencl_prepare_launch(struct opencl *o, struct prepared *p, const struct command *command, struct step *step)
 {
     const struct launch *launch = &command->launch;
     const struct kernel *kernel = launch->kernel;
@@ -336,7 +336,7 @@ static enum status prepare_launch(struct opencl *o, struct prepared *p, const st
     return OK;
 }
 
-static enum status prepare_product(struct opencl *o, struct prepared *p, const struct command *command, struct step *step)
+static enum status opencl_prepare_product(struct opencl *o, struct prepared *p, const struct command *command, struct step *step)
 {
     struct command launch, product;
     if (!command->gemm.bias)
@@ -345,7 +345,7 @@ static enum status prepare_product(struct opencl *o, struct prepared *p, const s
     step->bias = arena_array(&p->arena, 1, (int64_t)sizeof *step->bias);
     if (!step->bias)
         return ERR_MEMORY;
-    TRY(prepare_launch(o, p, &launch, step->bias));
+    TRY(opencl_prepare_launch(o, p, &launch, step->bias));
     return opencl_gemm_prepare(o, &product, &step->product);
 }
 
@@ -362,21 +362,21 @@ static enum status prepare_collective(struct opencl *o, struct prepared *p, cons
     return step->host || !step->collective.count ? OK : ERR_MEMORY;
 }
 
-static enum status prepare_step(struct opencl *o, struct prepared *p, const struct command *command, struct step *step)
+static enum status opencl_prepare_step(struct opencl *o, struct prepared *p, const struct command *command, struct step *step)
 {
     struct command launch;
     int64_t workspace;
     bool takes;
     step->kind = command->kind;
     switch (command->kind) {
-    case COMMAND_LAUNCH: o->device.counters.kernels++; return prepare_launch(o, p, command, step);
+    case COMMAND_LAUNCH: o->device.counters.kernels++; return opencl_prepare_launch(o, p, command, step);
     case COMMAND_GEMM:
         o->device.counters.gemms++;
         TRY(opencl_gemm_query(o, &command->gemm, &takes, &workspace));
         if (takes)
-            return prepare_product(o, p, command, step);
+            return opencl_prepare_product(o, p, command, step);
         kernel_of_gemm(&launch, command, o->device.gemm_tile, !o->gpu);
-        return prepare_launch(o, p, &launch, step);
+        return opencl_prepare_launch(o, p, &launch, step);
     case COMMAND_FILL:
         step->to = o->blocks[command->operand[0].block];
         step->offset = command->operand[0].offset;
@@ -410,7 +410,7 @@ static enum status prepare(struct device *device, const struct command *commands
     p->step = arena_array(&p->arena, count, (int64_t)sizeof *p->step);
     enum status status = p->step || !count ? OK : ERR_MEMORY;
     for (int64_t i = 0; i < count && status == OK; i++)
-        status = prepare_step(o, p, &commands[i], &p->step[i]);
+        status = opencl_prepare_step(o, p, &commands[i], &p->step[i]);
     if (status != OK) {
         discard(device, p);
         return status;
@@ -467,7 +467,7 @@ static enum status run(struct device *device, struct prepared *prepared)
         const struct step *step = &prepared->step[i];
         TRY(step->kind == COMMAND_LAUNCH       ? run_launch(o, step)
             : step->kind == COMMAND_GEMM       ? run_product(o, step)
-            : step->kind == COMMAND_FILL       ? fill(o, step->to, step->offset, step->bytes)
+            : step->kind == COMMAND_FILL       ? opencl_fill(o, step->to, step->offset, step->bytes)
             : step->kind == COMMAND_COLLECTIVE ? run_collective(o, step)
                                                : OK);
     }

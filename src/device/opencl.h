@@ -53,7 +53,7 @@ struct opencl_library {
 #undef SYMBOL
 };
 
-extern struct opencl_library cl; /* filled by opencl_load */
+extern struct opencl_library cl; /* filled by opencl_library_load */
 
 struct variant {       /* a compiled kernel */
     struct digest key; /* of its file and options */

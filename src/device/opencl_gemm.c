@@ -29,7 +29,7 @@ static struct {
 } clblast;
 
 /* Its codes below zero are OpenCL's. */
-static enum status check(int code, const char *what)
+static enum status opencl_gemm_check(int code, const char *what)
 {
     return code < 0 && code > -64 ? opencl_check(code, what) : code ? fail(ERR_DEVICE, "CLBlast: %s: error %d", what, code) : OK;
 }
@@ -61,10 +61,10 @@ void opencl_gemm_close(struct opencl *o)
 static enum status ask_workspace(struct opencl *o, const struct gemm *g, int64_t *bytes)
 {
     size_t needed = 0;
-    TRY(check(clblast.workspace(ROW_MAJOR, g->transpose_a ? TRANSPOSED : PLAIN, g->transpose_b ? TRANSPOSED : PLAIN, (size_t)g->m,
-                                (size_t)g->n, (size_t)g->k, 1, (size_t)gemm_lda(g), 1, (size_t)gemm_ldb(g), 1,
-                                (size_t)gemm_ldc(g), &o->queue, &needed),
-              "asking for a matmul's workspace"));
+    TRY(opencl_gemm_check(clblast.workspace(ROW_MAJOR, g->transpose_a ? TRANSPOSED : PLAIN, g->transpose_b ? TRANSPOSED : PLAIN,
+                                            (size_t)g->m, (size_t)g->n, (size_t)g->k, 1, (size_t)gemm_lda(g), 1,
+                                            (size_t)gemm_ldb(g), 1, (size_t)gemm_ldc(g), &o->queue, &needed),
+                          "asking for a matmul's workspace"));
     *bytes = needed > WORKSPACE_MAX ? -1 : needed ? (int64_t)needed + o->alignment : 0;
     return OK;
 }
@@ -89,13 +89,13 @@ enum status opencl_gemm_query(struct opencl *o, const struct gemm *g, bool *take
     return OK;
 }
 
-static struct opencl_operand place(const struct opencl *o, struct operand at)
+static struct opencl_operand opencl_gemm_place(const struct opencl *o, struct operand at)
 {
     return (struct opencl_operand){o->blocks[at.block], (size_t)at.offset / sizeof(float)};
 }
 
 /* A shape that has run before has nothing left to compile. */
-static enum status warm_up(struct opencl *o, const struct opencl_product *p)
+static enum status opencl_gemm_warm_up(struct opencl *o, const struct opencl_product *p)
 {
     for (int64_t i = 0; i < o->product_count; i++) {
         const struct gemm *g = &o->products[i];
@@ -113,9 +113,9 @@ enum status opencl_gemm_prepare(struct opencl *o, const struct command *command,
     int64_t bytes;
     struct operand at = command->operand[GEMM_WORKSPACE];
     *p = (struct opencl_product){.gemm = command->gemm,
-                                 .a = place(o, command->operand[GEMM_A]),
-                                 .b = place(o, command->operand[GEMM_B]),
-                                 .c = place(o, command->operand[GEMM_C])};
+                                 .a = opencl_gemm_place(o, command->operand[GEMM_A]),
+                                 .b = opencl_gemm_place(o, command->operand[GEMM_B]),
+                                 .c = opencl_gemm_place(o, command->operand[GEMM_C])};
     TRY(ask_workspace(o, &p->gemm, &bytes));
     if (bytes) {
         cl_int code;
@@ -124,7 +124,7 @@ enum status opencl_gemm_prepare(struct opencl *o, const struct command *command,
         p->workspace = cl.clCreateSubBuffer(o->blocks[at.block], CL_MEM_READ_WRITE, CL_BUFFER_CREATE_TYPE_REGION, region, &code);
         TRY(opencl_check(code, "a matmul's workspace"));
     }
-    return warm_up(o, p);
+    return opencl_gemm_warm_up(o, p);
 }
 
 void opencl_gemm_discard(struct opencl_product *p)
@@ -136,9 +136,10 @@ void opencl_gemm_discard(struct opencl_product *p)
 enum status opencl_gemm_run(struct opencl *o, const struct opencl_product *p)
 {
     const struct gemm *g = &p->gemm;
-    return check(clblast.product(ROW_MAJOR, g->transpose_a ? TRANSPOSED : PLAIN, g->transpose_b ? TRANSPOSED : PLAIN,
-                                 (size_t)g->m, (size_t)g->n, (size_t)g->k, (float)g->alpha, p->a.block, p->a.offset,
-                                 (size_t)gemm_lda(g), p->b.block, p->b.offset, (size_t)gemm_ldb(g), g->accumulate ? 1 : 0,
-                                 p->c.block, p->c.offset, (size_t)gemm_ldc(g), &o->queue, NULL, p->workspace),
-                 "a matmul");
+    return opencl_gemm_check(clblast.product(ROW_MAJOR, g->transpose_a ? TRANSPOSED : PLAIN, g->transpose_b ? TRANSPOSED : PLAIN,
+                                             (size_t)g->m, (size_t)g->n, (size_t)g->k, (float)g->alpha, p->a.block, p->a.offset,
+                                             (size_t)gemm_lda(g), p->b.block, p->b.offset, (size_t)gemm_ldb(g),
+                                             g->accumulate ? 1 : 0, p->c.block, p->c.offset, (size_t)gemm_ldc(g), &o->queue, NULL,
+                                             p->workspace),
+                             "a matmul");
 }

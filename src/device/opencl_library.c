@@ -45,7 +45,7 @@ enum status opencl_check(cl_int code, const char *what)
 }
 
 /* The functions, once for the process. */
-static enum status fill(void)
+static enum status opencl_library_fill(void)
 {
     static bool loaded;
     const char *own = code_variable("HONE_OPENCL_LIBRARY"), *why = "";
@@ -68,11 +68,11 @@ static enum status fill(void)
     return OK;
 }
 
-static enum status load(void)
+static enum status opencl_library_load(void)
 {
     static struct mutex filling = MUTEX_FREE;
     mutex_take(&filling);
-    enum status status = fill();
+    enum status status = opencl_library_fill();
     mutex_give(&filling);
     return status;
 }
@@ -112,11 +112,11 @@ static int list_devices(cl_device_id devices[DEVICES])
 int opencl_count(void)
 {
     cl_device_id devices[DEVICES];
-    return load() == OK ? list_devices(devices) : 0;
+    return opencl_library_load() == OK ? list_devices(devices) : 0;
 }
 
 /* The first GPU; else, if allowed, the first device. */
-static cl_device_id choose(const cl_device_id *devices, int count, bool gpu_only)
+static cl_device_id opencl_library_choose(const cl_device_id *devices, int count, bool gpu_only)
 {
     for (int i = 0; i < count; i++)
         if (is_gpu(devices[i]))
@@ -131,13 +131,13 @@ enum status opencl_find(cl_device_id *id, int number)
     *id = NULL;
     if (gpu_only && !may_have_gpu())
         return OK;
-    enum status status = load();
+    enum status status = opencl_library_load();
     if (status != OK)
         return gpu_only ? OK : status;
     int count = list_devices(devices);
     if (count && number >= count)
-        return device_no_such_number(&device_opencl, number, count);
-    *id = count && number >= 0 ? devices[number] : choose(devices, count, gpu_only);
+        return device_no_such_number("opencl", number, count);
+    *id = count && number >= 0 ? devices[number] : opencl_library_choose(devices, count, gpu_only);
     if (*id || gpu_only)
         return OK;
     return fail(ERR_DEVICE,

@@ -10,7 +10,7 @@ static const char *const own_options = " -cl-std=CL1.2", *const on_processor = "
 
 enum { LOG_MAX = 1500 }; /* of the compiler's log */
 
-static void forget(struct variant *v)
+static void opencl_program_forget(struct variant *v)
 {
     if (v->kernel)
         cl.clReleaseKernel(v->kernel);
@@ -22,7 +22,7 @@ static void forget(struct variant *v)
 void opencl_forget_variants(struct opencl *o)
 {
     for (int64_t i = 0; i < o->variant_count; i++)
-        forget(&o->variants[i]);
+        opencl_program_forget(&o->variants[i]);
     memory_free(o->variants);
     o->variants = NULL;
     o->variant_count = 0;
@@ -68,11 +68,11 @@ static bool from_binary(struct opencl *o, const struct kernel *kernel, const cha
         v->kernel = cl.clCreateKernel(v->program, kernel->name, &code);
     if (code == CL_SUCCESS)
         return true;
-    forget(v);
+    opencl_program_forget(v);
     return false;
 }
 
-static void keep(struct opencl *o, const struct variant *v, struct digest key)
+static void opencl_program_keep(struct opencl *o, const struct variant *v, struct digest key)
 {
     size_t size = 0;
     struct buffer binary = {0};
@@ -87,7 +87,7 @@ static void keep(struct opencl *o, const struct variant *v, struct digest key)
 
 /* One group over no rows: it touches nothing, and drivers that finish compiling at the first launch have done so. Operands are
  * passed nevertheless, because compiled code may read ahead. */
-static enum status warm_up(struct opencl *o, const struct kernel *kernel, const struct variant *v)
+static enum status opencl_program_warm_up(struct opencl *o, const struct kernel *kernel, const struct variant *v)
 {
     static const int64_t zero;
     cl_uint at = 0;
@@ -112,7 +112,7 @@ static enum status warm_up(struct opencl *o, const struct kernel *kernel, const 
     return opencl_check(cl.clFinish(o->queue), kernel->name);
 }
 
-static enum status make(struct opencl *o, const struct kernel *kernel, const char *options, struct variant *v)
+static enum status opencl_program_make(struct opencl *o, const struct kernel *kernel, const char *options, struct variant *v)
 {
     char all[KERNEL_OPTIONS + 32];
     struct buffer binary = {0};
@@ -127,10 +127,10 @@ static enum status make(struct opencl *o, const struct kernel *kernel, const cha
     if (status == OK && !found)
         status = from_source(o, kernel, all, v);
     if (status == OK)
-        status = warm_up(o, kernel, v);
+        status = opencl_program_warm_up(o, kernel, v);
     if (status == OK && !found) {
         log_message(LOG_DEBUG, "kernel %s compiled in %.2f s: %s", kernel->name, clock_seconds() - start, all);
-        keep(o, v, key); /* after the first launch, which may add to it */
+        opencl_program_keep(o, v, key); /* after the first launch, which may add to it */
     }
     if (status == OK)
         ++*(found ? &o->device.counters.loaded : &o->device.counters.compiled);
@@ -155,9 +155,9 @@ enum status opencl_variant(struct opencl *o, const struct command *launch, int64
                     options);
     TRY(memory_grow(&o->variants, &o->variant_capacity, o->variant_count + 1, (int64_t)sizeof *o->variants));
     struct variant v = {0};
-    enum status status = make(o, kernel, options, &v);
+    enum status status = opencl_program_make(o, kernel, options, &v);
     if (status != OK) {
-        forget(&v);
+        opencl_program_forget(&v);
         return status;
     }
     v.key = key;

@@ -19,7 +19,7 @@
 static struct group *joined;
 static void (*finish)(struct group *group);
 
-static void leave(void)
+static void dist_leave(void)
 {
     if (joined)
         finish(joined);
@@ -46,7 +46,7 @@ enum status dist_join(struct group **out, int64_t patience)
     TRY(variables ? tcp_open(&joined, &launcher) : mpi_open(&joined, &launcher, patience));
     finish = variables ? tcp_finish : mpi_finish;
     joined->patience = patience;
-    atexit(leave);
+    atexit(dist_leave);
     device_prefer((int)max(joined->local_rank, 0));
     *out = joined;
     return OK;

@@ -1,6 +1,6 @@
 /* How often a secret may be guessed: answers of one network are judged one after the other, and after each wrong one only after a
- * pause, which grows from GUESSES_PAUSE by as much to GUESSES_PAUSE_MAX seconds. Who does not wait for its answer gains nothing,
- * as it has not been judged; other networks do not wait. */
+ * pause, which grows from GUESSES_PAUSE by as much to GUESSES_PAUSE_MAX seconds. A caller that does not wait for its answer gains
+ * nothing, as it has not been judged; other networks do not wait. */
 #ifndef DIST_GUESSES_H
 #define DIST_GUESSES_H
 

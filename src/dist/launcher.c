@@ -27,7 +27,7 @@ static const char *variable(const char *name)
     return text && *text ? text : NULL;
 }
 
-static enum status read_number(const char *name, int min, int max, int *number)
+static enum status launcher_read_number(const char *name, int min, int max, int *number)
 {
     const char *text = variable(name);
     char *end;
@@ -49,7 +49,7 @@ static bool agent_has_port(void)
 }
 
 /* A launcher that another one started leaves the outer one's variables in the environment. */
-static const struct source *find_source(void)
+static const struct source *launcher_find_source(void)
 {
     const struct source *torch = &sources[SOURCES - 1];
     bool full = variable(torch->rank) && variable(torch->size) && variable("MASTER_ADDR") && variable("MASTER_PORT");
@@ -64,16 +64,16 @@ static const struct source *find_source(void)
     return NULL;
 }
 
-static enum status read_source(const struct source *s, struct launcher *l)
+static enum status launcher_read_source(const struct source *s, struct launcher *l)
 {
     *l = (struct launcher){.kind = s->kind, .local_rank = -1};
-    TRY(read_number(s->size, 1, RANKS_MAX, &l->size));
-    TRY(read_number(s->rank, 0, l->size - 1, &l->rank));
+    TRY(launcher_read_number(s->size, 1, RANKS_MAX, &l->size));
+    TRY(launcher_read_number(s->rank, 0, l->size - 1, &l->rank));
     if (variable(s->local_rank))
-        TRY(read_number(s->local_rank, 0, l->size - 1, &l->local_rank));
+        TRY(launcher_read_number(s->local_rank, 0, l->size - 1, &l->local_rank));
     if (s->kind != LAUNCHER_VARIABLES || l->size == 1)
         return OK;
-    TRY(read_number("MASTER_PORT", 1, PORT_MAX - 1, &l->port));
+    TRY(launcher_read_number("MASTER_PORT", 1, PORT_MAX - 1, &l->port));
     l->port += agent_has_port();
     l->address = variable("MASTER_ADDR");
     return l->address
@@ -82,7 +82,7 @@ static enum status read_source(const struct source *s, struct launcher *l)
 }
 
 /* Half of what torchrun's variables say: each process would train alone, all of them into one output. */
-static enum status check_half(void)
+static enum status launcher_check_half(void)
 {
     const char *rank = variable("RANK"), *size = variable("WORLD_SIZE");
     if (size && strcmp(size, "1") != 0 && !rank)
@@ -101,8 +101,8 @@ static enum status check_half(void)
 enum status launcher_read(struct launcher *l)
 {
     *l = (struct launcher){.kind = LAUNCHER_ALONE, .size = 1};
-    const struct source *source = find_source();
-    TRY(source ? read_source(source, l) : check_half());
+    const struct source *source = launcher_find_source();
+    TRY(source ? launcher_read_source(source, l) : launcher_check_half());
     if (l->size == 1)
         *l = (struct launcher){.kind = LAUNCHER_ALONE, .size = 1};
     return OK;
@@ -111,6 +111,6 @@ enum status launcher_read(struct launcher *l)
 int launcher_strangers(void)
 {
     const char *tasks = variable("SLURM_STEP_NUM_TASKS");
-    int64_t count = tasks && variable("SLURM_PROCID") && !find_source() ? strtol(tasks, NULL, 10) : 1;
+    int64_t count = tasks && variable("SLURM_PROCID") && !launcher_find_source() ? strtol(tasks, NULL, 10) : 1;
     return count > 1 && count <= RANKS_MAX ? (int)count : 1;
 }

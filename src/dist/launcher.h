@@ -1,4 +1,4 @@
-/* Who this process is among those of its run: what its launcher says, in the environment.
+/* Which process this is among those of its run: what its launcher says, in the environment.
  *
  *     mpirun (Open MPI)      OMPI_COMM_WORLD_RANK, _SIZE, _LOCAL_RANK
  *     mpirun (MPICH), srun   PMI_RANK, PMI_SIZE; MPI_LOCALRANKID
@@ -7,7 +7,7 @@
  *
  * The first that is there counts, except that a launcher may have been started by another one, whose variables are still there:
  * torchrun itself, which says so in TORCHELASTIC_RUN_ID, comes before all; a full set of its variables comes before what srun
- * puts into every task. A process without any of them, or in a run of one, is alone.
+ * puts into every task. A process without any of them, or in a run of one, is a run of its own.
  */
 #ifndef DIST_LAUNCHER_H
 #define DIST_LAUNCHER_H
@@ -26,7 +26,7 @@ struct launcher {
 /* ERR_ARGUMENT for variables that contradict each other or are no numbers. */
 enum status launcher_read(struct launcher *launcher);
 
-/* How many tasks srun started beside this one where nothing tells them of each other: 1 where it did not. */
+/* How many tasks srun started besides this one where nothing tells them of each other: 1 where it did not. */
 int launcher_strangers(void);
 
 #endif

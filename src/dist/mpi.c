@@ -14,7 +14,7 @@
 #include "base/clock.h"
 #include "base/code.h"
 #include "base/file.h"
-#include "base/headway.h"
+#include "base/heartbeat.h"
 #include "base/installed.h"
 #include "base/library.h"
 #include "base/log.h"
@@ -37,7 +37,7 @@ struct mpi {
     const struct mpi_table *table;
     struct watch *watch;
     bool broken; /* nothing can be waited for any more */
-    struct {     /* begun, and not known to be done, in order: [group.under_way] */
+    struct {     /* begun, and not known to be done, in order: [group.in_flight] */
         int request, ticket;
     } begun[MPI_TABLE_REQUESTS];
     bool taken[MPI_TABLE_REQUESTS]; /* requests; the first one is for what is waited for at once */
@@ -72,9 +72,9 @@ static enum status check(struct group *group)
 
 /* Waits for what was started: busy, with short rests, in which another rank may have the processor; or, where that may be long,
  * with naps after a moment. A rank that has slept comes before programs that have not. To yield after each question in place of
- * that would be to wait, beside busy programs, until each of them has had its turn, for each of the thousands of questions that
- * a large collective needs; not to rest, to keep a rank of the same processor from answering. */
-static enum status finish(struct mpi *m, int request, enum patience patience, const char *what)
+ * that would be to wait, where other programs are busy, until each of them has had its turn, for each of the thousands of
+ * questions that a large collective needs; not to rest, to keep a rank of the same processor from answering. */
+static enum status wait_request(struct mpi *m, int request, enum patience patience, const char *what)
 {
     double start = clock_seconds(), looked = start, rested = start;
     int done = 0;
@@ -106,23 +106,23 @@ static enum status call(struct mpi *m, enum mpi_table_kind kind, enum mpi_table_
     return check_code(m, m->table->start(kind, type, (int)count, root, data, request), kinds[kind]);
 }
 
-static enum status start(struct mpi *m, enum mpi_table_kind kind, enum mpi_table_type type, int64_t count, int root, void *data,
-                         enum patience patience)
+static enum status mpi_start(struct mpi *m, enum mpi_table_kind kind, enum mpi_table_type type, int64_t count, int root,
+                             void *data, enum patience patience)
 {
     TRY(call(m, kind, type, count, root, data, 0));
-    return finish(m, 0, patience, kinds[kind]);
+    return wait_request(m, 0, patience, kinds[kind]);
 }
 
 static enum status in_pieces(struct mpi *m, enum mpi_table_kind kind, enum mpi_table_type type, int64_t count, int root,
                              char *data, int64_t size)
 {
     for (int64_t at = 0; at < count; at += PIECE)
-        TRY(start(m, kind, type, min(count - at, PIECE), root, data + at * size, BUSY));
+        TRY(mpi_start(m, kind, type, min(count - at, PIECE), root, data + at * size, BUSY));
     return OK;
 }
 
 /* A part fits into one call of MPI, but libraries count to the end of the whole in an int too (Open MPI: rank * count). */
-static bool too_large(int64_t elements)
+static bool mpi_too_large(int64_t elements)
 {
     return elements > WHOLE_MAX;
 }
@@ -134,10 +134,10 @@ static enum status gather_by_broadcasts(struct mpi *m, char *to, int64_t part)
     return OK;
 }
 
-static enum status meet(struct mpi *m, int64_t bytes)
+static enum status mpi_meet(struct mpi *m, int64_t bytes)
 {
     float here = 0;
-    return bytes < MEET_FROM ? OK : start(m, MPI_TABLE_ALL_REDUCE, MPI_TABLE_FLOAT, 1, 0, &here, NAPS);
+    return bytes < MEET_FROM ? OK : mpi_start(m, MPI_TABLE_ALL_REDUCE, MPI_TABLE_FLOAT, 1, 0, &here, NAPS);
 }
 
 static enum status collective(struct group *group, const struct collective *c, const void *from, void *to, void *stream)
@@ -150,7 +150,7 @@ static enum status collective(struct group *group, const struct collective *c, c
         return OK;
     bool early = c->early || c->kind == COLLECTIVE_ALL_REDUCE || c->kind == COLLECTIVE_REDUCE;
     if (!early || group->waits) /* other ranks may have begun the same, and do not meet */
-        TRY(meet(m, bytes));
+        TRY(mpi_meet(m, bytes));
     switch (c->kind) {
     case COLLECTIVE_ALL_REDUCE:
         if (from != to)
@@ -163,17 +163,17 @@ static enum status collective(struct group *group, const struct collective *c, c
     case COLLECTIVE_ALL_GATHER:
         if (from != own)
             memcpy(own, from, (size_t)part);
-        if (too_large(bytes / (part % 4 ? 1 : 4)))
+        if (mpi_too_large(bytes / (part % 4 ? 1 : 4)))
             return gather_by_broadcasts(m, to, part);
-        return part % 4 ? start(m, MPI_TABLE_ALL_GATHER, MPI_TABLE_BYTE, part, 0, to, BUSY)
-                        : start(m, MPI_TABLE_ALL_GATHER, MPI_TABLE_FLOAT, part / 4, 0, to, BUSY);
+        return part % 4 ? mpi_start(m, MPI_TABLE_ALL_GATHER, MPI_TABLE_BYTE, part, 0, to, BUSY)
+                        : mpi_start(m, MPI_TABLE_ALL_GATHER, MPI_TABLE_FLOAT, part / 4, 0, to, BUSY);
     case COLLECTIVE_REDUCE_SCATTER:
         if ((const char *)to != (const char *)from + part * group->rank)
             return fail(ERR_INTERNAL, "MPI: reduce_scatter works in place");
-        TRY(too_large(c->count)
+        TRY(mpi_too_large(c->count)
                 ? in_pieces(m, MPI_TABLE_ALL_REDUCE, MPI_TABLE_FLOAT, c->count, 0, (void *)from, size)
-                : start(m, MPI_TABLE_REDUCE_SCATTER, MPI_TABLE_FLOAT, c->count / group->size, 0, (void *)from, BUSY));
-        if (too_large(c->count)) /* each part stands where it belongs */
+                : mpi_start(m, MPI_TABLE_REDUCE_SCATTER, MPI_TABLE_FLOAT, c->count / group->size, 0, (void *)from, BUSY));
+        if (mpi_too_large(c->count)) /* each part stands where it belongs */
             return OK;
         memmove(to, from, (size_t)part); /* which MPI leaves at the beginning */
         return OK;
@@ -188,17 +188,17 @@ static enum status collective(struct group *group, const struct collective *c, c
 /* --- begun, and waited for later ----------------------------------------------------------------------------------------------
  */
 
-static void forget(struct mpi *m, int index)
+static void mpi_forget(struct mpi *m, int index)
 {
     m->taken[m->begun[index].request] = false;
-    m->group.under_way--;
-    memmove(&m->begun[index], &m->begun[index + 1], (size_t)(m->group.under_way - index) * sizeof m->begun[0]);
+    m->group.in_flight--;
+    memmove(&m->begun[index], &m->begun[index + 1], (size_t)(m->group.in_flight - index) * sizeof m->begun[0]);
 }
 
-static enum status end(struct mpi *m, int index)
+static enum status mpi_end(struct mpi *m, int index)
 {
-    TRY(finish(m, m->begun[index].request, BUSY, "what was begun"));
-    forget(m, index);
+    TRY(wait_request(m, m->begun[index].request, BUSY, "what was begun"));
+    mpi_forget(m, index);
     return OK;
 }
 
@@ -206,14 +206,14 @@ static enum status begin_one(struct mpi *m, enum mpi_table_kind kind, enum mpi_t
                              void *data, int ticket)
 {
     int request = 1;
-    if (m->group.under_way == MPI_TABLE_REQUESTS - 1)
-        TRY(end(m, 0));
+    if (m->group.in_flight == MPI_TABLE_REQUESTS - 1)
+        TRY(mpi_end(m, 0));
     while (m->taken[request])
         request++;
     TRY(call(m, kind, type, count, root, data, request));
     m->taken[request] = true;
-    m->begun[m->group.under_way].request = request;
-    m->begun[m->group.under_way++].ticket = ticket;
+    m->begun[m->group.in_flight].request = request;
+    m->begun[m->group.in_flight++].ticket = ticket;
     return OK;
 }
 
@@ -221,7 +221,7 @@ static enum status begin_gather(struct mpi *m, const struct collective *c, const
 {
     int64_t bytes = collective_bytes(c), part = bytes / m->group.size;
     char *own = to + part * m->group.rank;
-    if (!bytes || part % 4 || too_large(bytes / 4))
+    if (!bytes || part % 4 || mpi_too_large(bytes / 4))
         return collective(&m->group, c, from, to, NULL);
     if (from != own)
         memcpy(own, from, (size_t)part);
@@ -250,16 +250,16 @@ static enum status progress(struct group *group)
     TRY(check(group));
     TRY(check_code(m, m->table->test(m->begun[0].request, &done), "what was begun"));
     if (done)
-        forget(m, 0);
+        mpi_forget(m, 0);
     return OK;
 }
 
 static enum status wait(struct group *group, int ticket)
 {
     struct mpi *m = mpi_of(group);
-    for (int i = 0; i < group->under_way;)
+    for (int i = 0; i < group->in_flight;)
         if (m->begun[i].ticket == ticket)
-            TRY(end(m, i));
+            TRY(mpi_end(m, i));
         else
             i++;
     return OK;
@@ -268,7 +268,7 @@ static enum status wait(struct group *group, int ticket)
 static enum status share(struct group *group, const void *mine, void *all, int64_t bytes)
 {
     memcpy((char *)all + bytes * group->rank, mine, (size_t)bytes);
-    return bytes ? start(mpi_of(group), MPI_TABLE_ALL_GATHER, MPI_TABLE_BYTE, bytes, 0, all, NAPS) : OK;
+    return bytes ? mpi_start(mpi_of(group), MPI_TABLE_ALL_GATHER, MPI_TABLE_BYTE, bytes, 0, all, NAPS) : OK;
 }
 
 static void close_group(struct group *group, enum status status, const char *message)
@@ -334,18 +334,18 @@ static void *speak_up(void *context)
     const struct launcher *l = opening->launcher;
     double start = clock_seconds(), waited = 0;
     char why[128];
-    for (bool told = l->rank >= 2; !opening->done; waited = clock_seconds() - start) { /* two say so: one may be missing */
-        if (!told && waited > OPENING)
+    for (bool logged = l->rank >= 2; !opening->done; waited = clock_seconds() - start) { /* two say so: one may be missing */
+        if (!logged && waited > OPENING)
             log_message(
                 LOG_WARNING,
                 "rank %d has waited for the other %d ranks to start MPI for %g seconds, and waits on: one has not been started, "
                 "has ended, or cannot be reached",
                 l->rank, l->size - 1, OPENING);
-        told |= waited > OPENING;
+        logged |= waited > OPENING;
         if (opening->patience && waited > (double)opening->patience) {
             snprintf(why, sizeof why, "rank %d: the other %d ranks have not all started MPI within %lld seconds (--ddp-timeout)",
                      l->rank, l->size - 1, (long long)opening->patience);
-            headway_hangs(why);
+            heartbeat_hangs(why);
             return NULL;
         }
         clock_wait(LONG);
@@ -353,7 +353,7 @@ static void *speak_up(void *context)
     return NULL;
 }
 
-static int open_world(struct mpi *m, const struct launcher *launcher, int64_t patience)
+static int mpi_open_world(struct mpi *m, const struct launcher *launcher, int64_t patience)
 {
     struct opening opening = {.launcher = launcher, .patience = patience};
     pthread_t thread;
@@ -366,11 +366,11 @@ static int open_world(struct mpi *m, const struct launcher *launcher, int64_t pa
     return code;
 }
 
-static enum status join(struct mpi *m, const struct launcher *launcher, int64_t patience)
+static enum status mpi_join(struct mpi *m, const struct launcher *launcher, int64_t patience)
 {
     TRY(find_plugin(launcher, &m->table));
     m->group.class = &class_mpi;
-    TRY(check_code(m, open_world(m, launcher, patience), "joining the group"));
+    TRY(check_code(m, mpi_open_world(m, launcher, patience), "joining the group"));
     if (m->group.size != launcher->size || m->group.rank != launcher->rank)
         return fail(
             ERR_DEVICE,
@@ -385,7 +385,7 @@ enum status mpi_open(struct group **out, const struct launcher *launcher, int64_
     struct mpi *m = memory_alloc(sizeof *m);
     if (!m)
         return ERR_MEMORY;
-    enum status status = join(m, launcher, patience);
+    enum status status = mpi_join(m, launcher, patience);
     if (status == OK)
         *out = &m->group;
     else

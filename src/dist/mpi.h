@@ -7,7 +7,7 @@
 
 /* ERR_DEVICE, with what to install, where there is no plug-in for the launcher's MPI. The group stays open until the process
  * ends: MPI cannot be started twice. patience: seconds after which a rank that waits for others to start MPI ends its process, if
- * the program has said how (base/headway.h); 0: never. */
+ * the program has said how (base/heartbeat.h); 0: never. */
 enum status mpi_open(struct group **out, const struct launcher *launcher, int64_t patience);
 
 /* At the end of the process, if the group is whole: all ranks leave together. */

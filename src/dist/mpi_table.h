@@ -1,5 +1,5 @@
-/* What hone asks of MPI: the table that a plug-in object (src/dist/plugin/mpi.c) hands over. Types of MPI differ between its
- * implementations, so a plug-in is built for each; nothing of MPI is in this table, and nothing of hone in a plug-in.
+/* What hone asks of MPI: the table that a plug-in object (src/dist/plugin/mpi_plugin.c) hands over. Types of MPI differ between
+ * its implementations, so a plug-in is built for each; nothing of MPI is in this table, and nothing of hone in a plug-in.
  */
 #ifndef DIST_MPI_TABLE_H
 #define DIST_MPI_TABLE_H

@@ -1,10 +1,10 @@
 /* NCCL as a group.
  *
- * Its communicator does not block: what takes longer is under way (ncclInProgress), and the host asks until it is done. So a rank
- * that never comes is noticed, by NCCL or by the launcher's group, instead of waited for. A communicator that has failed is used
- * no more, and aborted when the device says so: only then do kernels that wait for the lost rank end, and the stream can be used
- * to end the run. ncclCommAbort waits for every graph that has a collective of the communicator: those are freed before it. It
- * may wait for the ranks of this machine to abort too: they are told before it.
+ * Its communicator does not block: what takes longer is in progress (ncclInProgress), and the host asks until it is done. So a
+ * rank that never comes is noticed, by NCCL or by the launcher's group, instead of waited for. A communicator that has failed is
+ * used no more, and aborted when the device says so: only then do kernels that wait for the lost rank end, and the stream can be
+ * used to end the run. ncclCommAbort waits for every graph that has a collective of the communicator: those are freed before it.
+ * It may wait for the ranks of this machine to abort too: they are told before it.
  */
 #include "dist/nccl.h"
 
@@ -21,7 +21,7 @@ struct nccl {
     char why[512];       /* of it */
 };
 
-static const double LIMIT = 120; /* seconds for what is under way: connecting ranks, at the first collective of a size too */
+static const double LIMIT = 120; /* seconds for what is in progress: connecting ranks, at the first collective of a size too */
 static const double PAUSE = 100e-6;
 
 static struct nccl *nccl_of(struct group *group)
@@ -29,22 +29,22 @@ static struct nccl *nccl_of(struct group *group)
     return (struct nccl *)group;
 }
 
-static enum status failed(struct nccl *n, enum status status)
+static enum status nccl_failed(struct nccl *n, enum status status)
 {
     n->failure = status;
     return fail(status, "%s", n->why);
 }
 
 /* NCCL's last error is that of the process: a communicator need not be there. */
-static enum status broken(struct nccl *n, enum status status, const char *what, ncclResult_t result)
+static enum status nccl_broken(struct nccl *n, enum status status, const char *what, ncclResult_t result)
 {
     const char *last = nc.ncclGetLastError(n->comm);
     snprintf(n->why, sizeof n->why, "NCCL: %s: %s%s%s", what, nc.ncclGetErrorString(result), last && *last ? ": " : "",
              last ? last : "");
-    return failed(n, status);
+    return nccl_failed(n, status);
 }
 
-static void end(struct nccl *n)
+static void nccl_end(struct nccl *n)
 {
     if (n->comm)
         nc.ncclCommAbort(n->comm);
@@ -59,42 +59,42 @@ static void abandon(struct group *group)
         n->failure = ERR_RANK;
     }
     n->host->class->close(n->host, n->failure, n->why);
-    end(n);
+    nccl_end(n);
 }
 
 /* A failure that the launcher's group tells has the better name for the rank. */
-static enum status check_ranks(struct nccl *n, const char *what, ncclResult_t *state)
+static enum status nccl_check_ranks(struct nccl *n, const char *what, ncclResult_t *state)
 {
     if (n->failure != OK)
-        return failed(n, n->failure);
+        return nccl_failed(n, n->failure);
     enum status status = n->host->class->check(n->host);
     if (status != OK) {
         snprintf(n->why, sizeof n->why, "%s", status_message());
-        return failed(n, status);
+        return nccl_failed(n, status);
     }
     ncclResult_t result = nc.ncclCommGetAsyncError(n->comm, state);
     if (result != ncclSuccess || (*state != ncclSuccess && *state != ncclInProgress))
-        return broken(n, ERR_RANK, what, result != ncclSuccess ? result : *state);
+        return nccl_broken(n, ERR_RANK, what, result != ncclSuccess ? result : *state);
     return OK;
 }
 
 static enum status check(struct group *group)
 {
     ncclResult_t state;
-    return check_ranks(nccl_of(group), "the ranks computed together", &state);
+    return nccl_check_ranks(nccl_of(group), "the ranks computed together", &state);
 }
 
 /* Until what a call began is done. */
-static enum status settle(struct nccl *n, const char *what, ncclResult_t result)
+static enum status nccl_settle(struct nccl *n, const char *what, ncclResult_t result)
 {
     for (double start = clock_seconds(); result == ncclInProgress; clock_wait(PAUSE)) {
-        TRY(check_ranks(n, what, &result));
+        TRY(nccl_check_ranks(n, what, &result));
         if (result == ncclInProgress && clock_seconds() - start > LIMIT) {
             snprintf(n->why, sizeof n->why, "NCCL: %s: not done after %g s", what, LIMIT);
-            return failed(n, ERR_RANK);
+            return nccl_failed(n, ERR_RANK);
         }
     }
-    return result == ncclSuccess ? OK : broken(n, ERR_RANK, what, result);
+    return result == ncclSuccess ? OK : nccl_broken(n, ERR_RANK, what, result);
 }
 
 static const ncclDataType_t TYPES[DTYPE_COUNT] = {
@@ -110,7 +110,7 @@ static enum status collective(struct group *group, const struct collective *c, c
     ncclDataType_t type = TYPES[c->dtype];
     ncclResult_t result = ncclSuccess;
     if (n->failure != OK)
-        return failed(n, n->failure);
+        return nccl_failed(n, n->failure);
     switch (c->kind) {
     case COLLECTIVE_ALL_REDUCE: result = nc.ncclAllReduce(from, to, count, type, ncclSum, n->comm, stream); break;
     case COLLECTIVE_ALL_GATHER: result = nc.ncclAllGather(from, to, part, type, n->comm, stream); break;
@@ -119,7 +119,7 @@ static enum status collective(struct group *group, const struct collective *c, c
     case COLLECTIVE_REDUCE: result = nc.ncclReduce(from, to, count, type, ncclSum, c->root, n->comm, stream); break;
     case COLLECTIVES: return fail(ERR_INTERNAL, "a collective of unknown kind");
     }
-    return settle(n, collective_name(c->kind), result);
+    return nccl_settle(n, collective_name(c->kind), result);
 }
 
 static enum status share(struct group *group, const void *mine, void *all, int64_t bytes)
@@ -134,7 +134,7 @@ static void close_nccl(struct group *group, enum status status, const char *mess
     struct nccl *n = nccl_of(group);
     (void)message;
     if (status == OK && n->comm) {
-        if (n->failure == OK && settle(n, "leaving", nc.ncclCommFinalize(n->comm)) == OK)
+        if (n->failure == OK && nccl_settle(n, "leaving", nc.ncclCommFinalize(n->comm)) == OK)
             nc.ncclCommDestroy(n->comm);
         else
             abandon(group);
@@ -166,14 +166,14 @@ static enum status invite(struct nccl *n, struct invitation *invitation)
     if (n->group.rank)
         return OK;
     ncclResult_t result = nc.ncclGetUniqueId(&invitation->id);
-    return result == ncclSuccess ? OK : broken(n, ERR_DEVICE, "making an id", result);
+    return result == ncclSuccess ? OK : nccl_broken(n, ERR_DEVICE, "making an id", result);
 }
 
-static enum status join(struct nccl *n, const struct invitation *invitation)
+static enum status nccl_join(struct nccl *n, const struct invitation *invitation)
 {
     ncclConfig_t config = {.size = sizeof config, .magic = NCCL_MAGIC, .version = NCCL_VERSION_MIN, .blocking = 0};
     ncclResult_t result = nc.ncclCommInitRankConfig(&n->comm, n->group.size, invitation->id, n->group.rank, &config);
-    return settle(n, "connecting the ranks", result);
+    return nccl_settle(n, "connecting the ranks", result);
 }
 
 static enum status open_nccl(struct nccl *n, struct device *device)
@@ -191,7 +191,7 @@ static enum status open_nccl(struct nccl *n, struct device *device)
                       mine.version, theirs.version);
     TRY(group_agree(n->host, status));
     device_info(device, &info); /* makes its context this thread's */
-    return group_agree(n->host, join(n, &theirs));
+    return group_agree(n->host, nccl_join(n, &theirs));
 }
 
 enum status nccl_open(struct group **out, struct group *host, struct device *device)
@@ -210,7 +210,7 @@ enum status nccl_open(struct group **out, struct group *host, struct device *dev
         *out = &n->group;
         return OK;
     }
-    end(n); /* all ranks have failed */
+    nccl_end(n); /* all ranks have failed */
     memory_free(n);
     return status;
 }

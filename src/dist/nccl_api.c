@@ -7,7 +7,7 @@
 
 struct nccl_library nc;
 
-static enum status find(void)
+static enum status nccl_api_find(void)
 {
     void *library;
     TRY(cuda_open_library(&library, "HONE_NCCL_LIBRARY", (const char *const[]){"libnccl.so.2", NULL}));
@@ -30,7 +30,7 @@ enum status nccl_load(int *version)
     if (!nc.ncclBroadcast) {
         setenv("NCCL_RUNTIME_CONNECT", "0",
                0); /* its buffers are taken when ranks connect: before blocks, as the plan wants it */
-        TRY(find());
+        TRY(nccl_api_find());
     }
     if (nc.ncclGetVersion(version) != ncclSuccess)
         return fail(ERR_DEVICE, "NCCL does not report its version");

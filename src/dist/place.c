@@ -14,7 +14,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "dist/line.h"
+#include "dist/connection.h"
 
 enum { PORT_MAX = 65535, PORT_TRIES = 16 };
 static const double AGAIN = 0.5; /* seconds until a name is asked for again */
@@ -72,40 +72,41 @@ static enum status not_bound(const char *address, int port)
 
 static int bind_to(const struct place_target *target)
 {
-    int line = socket(target->at.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    if (line < 0)
+    int fd = socket(target->at.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd < 0)
         return -1;
     if (target->at.ss_family == AF_INET6)
-        setsockopt(line, IPPROTO_IPV6, IPV6_V6ONLY, &(int){1}, sizeof(int));
+        setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &(int){1}, sizeof(int));
     if (target->at.ss_family != AF_UNIX)
-        setsockopt(line, SOL_SOCKET, SO_REUSEADDR, &(int){1}, sizeof(int));
-    if (bind(line, (const struct sockaddr *)&target->at, target->size) == 0 && listen(line, SOMAXCONN) == 0)
-        return line;
+        setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &(int){1}, sizeof(int));
+    if (bind(fd, (const struct sockaddr *)&target->at, target->size) == 0 && listen(fd, SOMAXCONN) == 0)
+        return fd;
     int error = errno;
-    close(line);
+    close(fd);
     errno = error;
     return -1;
 }
 
-static int port_of(int line)
+static int port_of(int fd)
 {
     struct sockaddr_storage at = {0};
     socklen_t size = sizeof at;
-    getsockname(line, (struct sockaddr *)&at, &size);
+    getsockname(fd, (struct sockaddr *)&at, &size);
     return at.ss_family == AF_INET6 ? ntohs(((struct sockaddr_in6 *)&at)->sin6_port)
                                     : ntohs(((struct sockaddr_in *)&at)->sin_port);
 }
 
-/* At the first of a name's addresses that this machine has: who calls tries all of them. */
-static enum status open_door(struct place_doors *doors, struct place *place, const char *address, const char **unknown)
+/* At the first of a name's addresses that this machine has: a caller tries all of them. */
+static enum status open_listener(struct place_listeners *listeners, struct place *place, const char *address,
+                                 const char **unknown)
 {
     struct place_target targets[PLACE_ADDRESSES];
     int count = place_find(targets, place, address, unknown);
     for (int i = 0; i < count; i++) {
-        int line = bind_to(&targets[i]);
-        if (line >= 0) {
-            doors->socket[doors->count++] = line;
-            place->port = place->secret[0] ? port_of(line) : place->port;
+        int fd = bind_to(&targets[i]);
+        if (fd >= 0) {
+            listeners->socket[listeners->count++] = fd;
+            place->port = place->secret[0] ? port_of(fd) : place->port;
             return OK;
         }
         if (errno != EADDRNOTAVAIL && errno != EAFNOSUPPORT)
@@ -119,126 +120,126 @@ static enum status open_door(struct place_doors *doors, struct place *place, con
                 address);
 }
 
-static enum status open_doors(struct place_doors *doors, struct place *place, const char **unknown)
+static enum status open_listeners(struct place_listeners *listeners, struct place *place, const char **unknown)
 {
     int count = 0;
-    *doors = (struct place_doors){0};
+    *listeners = (struct place_listeners){0};
     do
-        TRY(open_door(doors, place, place->address[count], unknown));
+        TRY(open_listener(listeners, place, place->address[count], unknown));
     while (place->secret[0] && ++count < PLACE_ADDRESSES && place->address[count][0]);
     return OK;
 }
 
-void place_stop(struct place_doors *doors)
+void place_stop(struct place_listeners *listeners)
 {
-    while (doors->count > 0)
-        close(doors->socket[--doors->count]);
+    while (listeners->count > 0)
+        close(listeners->socket[--listeners->count]);
 }
 
-static void name_doors(struct place_doors *doors, const struct place *place)
+static void name_listeners(struct place_listeners *listeners, const struct place *place)
 {
     struct sockaddr_storage at;
     socklen_t size = sizeof at;
     char number[PLACE_NUMERIC] = "?";
-    if (place->secret[0] && getsockname(doors->socket[0], (struct sockaddr *)&at, &size) == 0)
+    if (place->secret[0] && getsockname(listeners->socket[0], (struct sockaddr *)&at, &size) == 0)
         getnameinfo((struct sockaddr *)&at, size, number, sizeof number, NULL, 0, NI_NUMERICHOST);
     else
         snprintf(number, sizeof number, "a socket of this user");
-    snprintf(doors->at, sizeof doors->at, "%s, port %d", number, place->port);
+    snprintf(listeners->at, sizeof listeners->at, "%s, port %d", number, place->port);
 }
 
 /* A port that the system chose may be taken at the second address. */
-enum status place_listen(struct place_doors *doors, struct place *place, double seconds)
+enum status place_listen(struct place_listeners *listeners, struct place *place, double seconds)
 {
     const char *unknown = NULL;
     double end = clock_seconds() + seconds;
     int port = place->port, tries = 0;
-    for (bool told = false;;) {
-        enum status status = open_doors(doors, place, &unknown);
+    for (bool logged = false;;) {
+        enum status status = open_listeners(listeners, place, &unknown);
         if (status == OK)
             break;
-        place_stop(doors);
+        place_stop(listeners);
         bool again = unknown ? clock_seconds() < end : !port && status == ERR_RANK && ++tries < PORT_TRIES;
         if (!again)
             return status;
-        if (unknown && !told)
+        if (unknown && !logged)
             log_message(LOG_WARNING, "%s. It is asked for again for %g seconds", status_message(), seconds);
-        told |= unknown != NULL;
+        logged |= unknown != NULL;
         place->port = port;
         if (unknown)
             clock_wait(AGAIN);
     }
-    name_doors(doors, place);
+    name_listeners(listeners, place);
     return OK;
 }
 
-int place_accept(int door)
+int place_accept(int listener)
 {
-    return accept4(door, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    return accept4(listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 }
 
 /* --- the others ------------------------------------------------------------------------------------------------------------- */
 
 int place_call(const struct place_target *target, double seconds)
 {
-    int line = socket(target->at.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), error = 0;
+    int fd = socket(target->at.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), error = 0;
     socklen_t size = sizeof error;
-    if (line < 0)
+    if (fd < 0)
         return -1;
-    if (connect(line, (const struct sockaddr *)&target->at, target->size) != 0) {
+    if (connect(fd, (const struct sockaddr *)&target->at, target->size) != 0) {
         error = errno;
-        if (error == EINPROGRESS && line_ready(line, POLLOUT, seconds))
-            getsockopt(line, SOL_SOCKET, SO_ERROR, &error, &size);
+        if (error == EINPROGRESS && connection_ready(fd, POLLOUT, seconds))
+            getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &size);
     }
     if (!error)
-        return line;
-    close(line);
+        return fd;
+    close(fd);
     return -1;
 }
 
 /* --- who is there ----------------------------------------------------------------------------------------------------------- */
 
-static int family_of(int line, struct sockaddr_storage *at)
+static int family_of(int fd, struct sockaddr_storage *at)
 {
     socklen_t size = sizeof *at;
     *at = (struct sockaddr_storage){0};
-    return getpeername(line, (struct sockaddr *)at, &size) == 0 ? at->ss_family : AF_UNSPEC;
+    return getpeername(fd, (struct sockaddr *)at, &size) == 0 ? at->ss_family : AF_UNSPEC;
 }
 
-static bool get_user(int line, uid_t *user)
+static bool get_user(int fd, uid_t *user)
 {
     struct ucred who;
     socklen_t size = sizeof who;
-    if (getsockopt(line, SOL_SOCKET, SO_PEERCRED, &who, &size) != 0)
+    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &size) != 0)
         return false;
     *user = who.uid;
     return true;
 }
 
-bool place_is_own(int line)
+bool place_is_own(int fd)
 {
     struct sockaddr_storage at;
     uid_t user;
-    int family = family_of(line, &at);
-    return family == AF_INET || family == AF_INET6 || (family == AF_UNIX && get_user(line, &user) && user == geteuid());
+    int family = family_of(fd, &at);
+    return family == AF_INET || family == AF_INET6 || (family == AF_UNIX && get_user(fd, &user) && user == geteuid());
 }
 
-void place_name(int line, char name[static PLACE_TEXT])
+void place_name(int fd, char name[static PLACE_TEXT])
 {
     struct sockaddr_storage at;
     uid_t user;
     snprintf(name, PLACE_TEXT, "?");
-    if (family_of(line, &at) != AF_UNIX)
+    if (family_of(fd, &at) != AF_UNIX)
         getnameinfo((struct sockaddr *)&at, sizeof at, name, PLACE_TEXT, NULL, 0, NI_NUMERICHOST);
-    else if (get_user(line, &user))
+    else if (get_user(fd, &user))
         snprintf(name, PLACE_TEXT, "user %u of this machine", (unsigned)user);
 }
 
 /* An address of IPv6 is one of the 2^64 that a single machine may have. */
-void place_network(int line, uint8_t network[static PLACE_NETWORK])
+void place_network(int fd, uint8_t network[static PLACE_NETWORK])
 {
     struct sockaddr_storage at;
-    int family = family_of(line, &at);
+    int family = family_of(fd, &at);
     memset(network, 0, PLACE_NETWORK);
     network[PLACE_NETWORK - 1] = (uint8_t)family;
     if (family == AF_INET)
@@ -279,7 +280,7 @@ void place_addresses(char address[PLACE_ADDRESSES][PLACE_NUMERIC])
 }
 
 /* The address from which this machine would send to another one; nothing is sent. */
-static bool find_source(const char *to, char from[PLACE_NUMERIC])
+static bool place_find_source(const char *to, char from[PLACE_NUMERIC])
 {
     struct addrinfo hints = {.ai_socktype = SOCK_DGRAM, .ai_flags = AI_NUMERICHOST}, *found = NULL;
     struct sockaddr_storage at;
@@ -309,6 +310,7 @@ void place_face(struct place *place, char address[PLACE_ADDRESSES][PLACE_NUMERIC
 {
     char from[PLACE_NUMERIC];
     for (int i = 0; i < PLACE_ADDRESSES && address[i][0]; i++)
-        if (find_source(address[i], from) && strcmp(from, address[i]) != 0) /* it reaches its own addresses from themselves */
+        if (place_find_source(address[i], from) &&
+            strcmp(from, address[i]) != 0) /* it reaches its own addresses from themselves */
             add_address(place, from);
 }

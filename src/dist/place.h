@@ -15,7 +15,7 @@
 
 enum { PLACE_ADDRESSES = 8, PLACE_TEXT = 256, PLACE_SECRET = 128, PLACE_NUMERIC = 64, PLACE_NETWORK = 16 };
 
-/* Plain bytes: it may be sent. place_check is for those who got it. */
+/* Plain bytes: it may be sent. place_check is for a process that got it. */
 struct place {
     char address[PLACE_ADDRESSES][PLACE_TEXT]; /* names or numbers, "" after the last */
     int port;
@@ -25,18 +25,18 @@ struct place {
 /* Ends the texts of one that another rank sent. ERR_RANK: nobody can wait there. */
 enum status place_check(struct place *place);
 
-struct place_doors {
+struct place_listeners {
     int count, socket[PLACE_ADDRESSES];
     char at[PLACE_TEXT]; /* for people */
 };
 
 /* Rank 0: waits at all addresses of a place, at one port (0: any; it becomes that of the place). ERR_ARGUMENT for an address that
  * this machine has not. `seconds`: for which a name that is not known yet is asked for again. */
-enum status place_listen(struct place_doors *doors, struct place *place, double seconds);
-void place_stop(struct place_doors *doors);
+enum status place_listen(struct place_listeners *listeners, struct place *place, double seconds);
+void place_stop(struct place_listeners *listeners);
 
-/* A connection that has come to a door; -1: none, and errno says why. */
-int place_accept(int door);
+/* A connection that has come to a listener; -1: none, and errno says why. */
+int place_accept(int listener);
 
 /* Where an address of a place leads. *unknown: why it leads nowhere. */
 struct place_target {
@@ -50,7 +50,7 @@ int place_call(const struct place_target *target, double seconds); /* a socket, 
 /* Whether the process at the other end may be one of this user; over TCP nobody can tell, and the secret decides. */
 bool place_is_own(int socket);
 
-/* Who is at the other end: for people, and as a number that those of one network have in common. */
+/* What is at the other end: for people, and as a number that those of one network have in common. */
 void place_name(int socket, char name[static PLACE_TEXT]);
 void place_network(int socket, uint8_t network[static PLACE_NETWORK]);
 

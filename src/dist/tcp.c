@@ -1,4 +1,4 @@
-/* Sharing over the star: all send to rank 0, which sends all of it to all. */
+/* Sharing over the links to rank 0: all send to rank 0, which sends all of it to all. */
 #include "dist/tcp.h"
 
 #include <stdio.h>
@@ -8,18 +8,18 @@
 #include "base/file.h"
 #include "base/memory.h"
 #include "base/process.h"
-#include "dist/star.h"
+#include "dist/rank_link.h"
 #include "dist/watch.h"
 
-enum { STAR_OF_GROUP = 2, SECRET_MIN = 16 };
+enum { RANK_LINK_OF_GROUP = 2, SECRET_MIN = 16 };
 static const double LONG = 1e9, SEND = 60; /* seconds: the watch ends what takes too long, once it is there */
 
 struct tcp {
     struct group group;
-    struct star star;
+    struct rank_link link;
     struct watch *watch;
     bool broken;
-    char why[STATUS_MESSAGE_SIZE]; /* it is, as the first who noticed said */
+    char why[STATUS_MESSAGE_SIZE]; /* it is, as the first rank that noticed said */
 };
 
 static struct tcp *tcp_of(struct group *group)
@@ -50,7 +50,7 @@ static enum status check_meanwhile(void *group)
     return check(group);
 }
 
-/* A line that ends is a rank that ends, and the watch knows which and why. */
+/* A connection that ends is a rank that ends, and the watch knows which and why. */
 static enum status blame(struct tcp *t, enum status status)
 {
     if (status != OK && t->watch && watch_wait(t->watch))
@@ -78,21 +78,21 @@ static enum status name_sender(const struct tcp *t, int rank, enum status status
 static enum status receive_from(struct tcp *t, int rank, enum wire_kind kind, void *bytes, int64_t count)
 {
     struct wire_reader reader = {.first = kind, .last = kind, .payload = bytes, .length_min = count, .room = count};
-    return name_sender(t, rank, line_receive(&t->star.line[rank], &reader, patience(t), check_meanwhile, &t->group));
+    return name_sender(t, rank, connection_receive(&t->link.peer[rank], &reader, patience(t), check_meanwhile, &t->group));
 }
 
-static enum status exchange(struct tcp *t, const void *mine, char *all, int64_t bytes)
+static enum status tcp_exchange(struct tcp *t, const void *mine, char *all, int64_t bytes)
 {
     struct group *g = &t->group;
     memcpy(all + bytes * g->rank, mine, (size_t)bytes);
     if (g->rank) {
-        TRY(line_send(&t->star.line[0], WIRE_PART, mine, bytes, SEND));
+        TRY(connection_send(&t->link.peer[0], WIRE_PART, mine, bytes, SEND));
         return receive_from(t, 0, WIRE_ALL, all, bytes * g->size);
     }
     for (int i = 1; i < g->size; i++)
         TRY(receive_from(t, i, WIRE_PART, all + bytes * i, bytes));
     for (int i = 1; i < g->size; i++)
-        TRY(line_send(&t->star.line[i], WIRE_ALL, all, bytes * g->size, SEND));
+        TRY(connection_send(&t->link.peer[i], WIRE_ALL, all, bytes * g->size, SEND));
     return OK;
 }
 
@@ -100,14 +100,13 @@ static enum status share(struct group *group, const void *mine, void *all, int64
 {
     struct tcp *t = tcp_of(group);
     TRY(check(group));
-    return blame(t, exchange(t, mine, all, bytes));
+    return blame(t, tcp_exchange(t, mine, all, bytes));
 }
 
 enum status tcp_refuse(void)
 {
-    return fail(ERR_UNSUPPORTED,
-                "ranks that torchrun's variables name compute together on CUDA alone, over NCCL: start others by "
-                "mpirun or srun");
+    return fail(ERR_UNSUPPORTED, "ranks that torchrun's variables name compute together only on CUDA, over NCCL: start others by "
+                                 "mpirun or srun");
 }
 
 static enum status collective(struct group *group, const struct collective *c, const void *from, void *to, void *stream)
@@ -135,7 +134,7 @@ static const struct group_class class_tcp = {
 };
 
 /* The text in HONE_SECRET or, without its line end, in the file that HONE_SECRET_FILE names; "" where there is neither. */
-static enum status read_secret(char secret[PLACE_SECRET])
+static enum status tcp_read_secret(char secret[PLACE_SECRET])
 {
     const char *text = getenv("HONE_SECRET"), *path = getenv("HONE_SECRET_FILE");
     struct buffer bytes = {0};
@@ -156,12 +155,12 @@ static enum status read_secret(char secret[PLACE_SECRET])
     return status;
 }
 
-/* Who listens to a connection can try secrets at leisure. Without one the place is a socket of this machine and user. */
+/* Somebody who listens to a connection can try secrets at leisure. Without one the place is a socket of this machine and user. */
 static enum status choose_secret(struct place *place)
 {
     const char *address = place->address[0], *listen = getenv("HONE_LISTEN");
     bool here = !strcmp(address, "localhost") || !strncmp(address, "127.", 4) || !strcmp(address, "::1");
-    TRY(read_secret(place->secret));
+    TRY(tcp_read_secret(place->secret));
     int64_t length = (int64_t)strlen(place->secret);
     if (length && length < SECRET_MIN)
         return fail(ERR_ARGUMENT, "the secret of the ranks has %lld characters: take %d or more, which nobody can guess",
@@ -175,13 +174,13 @@ static enum status choose_secret(struct place *place)
 }
 
 /* Rank 0 waits at MASTER_ADDR, or at HONE_LISTEN where that is not an address of its own machine. */
-static enum status wait_for_others(struct tcp *t, struct place *place, struct place_doors *doors)
+static enum status wait_for_others(struct tcp *t, struct place *place, struct place_listeners *listeners)
 {
     const char *listen = getenv("HONE_LISTEN");
     if (listen && *listen && snprintf(place->address[0], PLACE_TEXT, "%s", listen) >= PLACE_TEXT)
         return fail(ERR_ARGUMENT, "HONE_LISTEN is longer than %d characters", PLACE_TEXT - 1);
-    TRY(place_listen(doors, place, TCP_SECONDS));
-    return star_accept(&t->star, doors, place, STAR_OF_GROUP, TCP_SECONDS);
+    TRY(place_listen(listeners, place, TCP_SECONDS));
+    return rank_link_accept(&t->link, listeners, place, RANK_LINK_OF_GROUP, TCP_SECONDS);
 }
 
 /* Its number among the ranks of its machine, where the launcher leaves it open. */
@@ -199,25 +198,26 @@ static enum status find_local_rank(struct group *group)
     return status;
 }
 
-/* The watch has the same doors: one port is enough for all that ranks say over TCP. */
-static enum status meet(struct tcp *t, struct place *place, struct place_doors *doors)
+/* The watch has the same listeners: one port is enough for all that ranks say over TCP. */
+static enum status tcp_meet(struct tcp *t, struct place *place, struct place_listeners *listeners)
 {
-    TRY(t->group.rank ? star_connect(&t->star, place, STAR_OF_GROUP, TCP_SECONDS) : wait_for_others(t, place, doors));
-    return watch_open_at(&t->watch, &t->group, place, doors);
+    TRY(t->group.rank ? rank_link_connect(&t->link, place, RANK_LINK_OF_GROUP, TCP_SECONDS)
+                      : wait_for_others(t, place, listeners));
+    return watch_open_at(&t->watch, &t->group, place, listeners);
 }
 
-static enum status join(struct tcp *t, const struct launcher *launcher)
+static enum status tcp_join(struct tcp *t, const struct launcher *launcher)
 {
     struct place place = {.port = launcher->port};
-    struct place_doors doors = {0};
+    struct place_listeners listeners = {0};
     t->group =
         (struct group){.class = &class_tcp, .rank = launcher->rank, .size = launcher->size, .local_rank = launcher->local_rank};
     if (snprintf(place.address[0], PLACE_TEXT, "%s", launcher->address) >= PLACE_TEXT)
         return fail(ERR_ARGUMENT, "MASTER_ADDR is longer than %d characters", PLACE_TEXT - 1);
     TRY(choose_secret(&place));
-    TRY(star_open(&t->star, launcher->rank, launcher->size));
-    enum status status = meet(t, &place, &doors);
-    place_stop(&doors);
+    TRY(rank_link_open(&t->link, launcher->rank, launcher->size));
+    enum status status = tcp_meet(t, &place, &listeners);
+    place_stop(&listeners);
     TRY(status);
     return launcher->local_rank < 0 ? find_local_rank(&t->group) : OK;
 }
@@ -227,7 +227,7 @@ enum status tcp_open(struct group **out, const struct launcher *launcher)
     struct tcp *t = memory_alloc(sizeof *t);
     if (!t)
         return ERR_MEMORY;
-    enum status status = join(t, launcher);
+    enum status status = tcp_join(t, launcher);
     if (status == OK) {
         *out = &t->group;
         return OK;
@@ -235,7 +235,7 @@ enum status tcp_open(struct group **out, const struct launcher *launcher)
     char message[STATUS_MESSAGE_SIZE];
     snprintf(message, sizeof message, "%s", status_message());
     watch_close(t->watch, status, message);
-    star_close(&t->star);
+    rank_link_close(&t->link);
     memory_free(t);
     return fail(status, "%s", message);
 }
@@ -244,6 +244,6 @@ void tcp_finish(struct group *group)
 {
     struct tcp *t = tcp_of(group);
     watch_close(t->watch, OK, "");
-    star_close(&t->star);
+    rank_link_close(&t->link);
     memory_free(t);
 }

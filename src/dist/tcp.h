@@ -1,4 +1,4 @@
-/* Groups whose ranks speak over TCP, for launchers that set torchrun's variables: small things in host memory alone. What they
+/* Groups whose ranks speak over TCP, for launchers that set torchrun's variables: only small things, in host memory. What they
  * compute with each other goes over NCCL, which learns from here where the others are. */
 #ifndef DIST_TCP_H
 #define DIST_TCP_H

@@ -9,17 +9,17 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "base/headway.h"
+#include "base/heartbeat.h"
 #include "base/memory.h"
 #include "base/process.h"
 #include "base/thread.h"
 #include "dist/badge.h"
-#include "dist/star.h"
+#include "dist/rank_link.h"
 
-enum { OPEN_SECONDS = 60, STAR_OF_WATCH = 3 };
+enum { OPEN_SECONDS = 60, RANK_LINK_OF_WATCH = 3 };
 static const double BEAT = 1, LOOK = 0.25, SEND = 0.5, STUCK = 2; /* seconds */
 
-struct peer {              /* the rank at the other end of a line */
+struct peer {              /* the rank at the other end of a connection */
     char name[BADGE_TEXT]; /* "rank 3 (process 4711 on node2)" */
     double heard;
     bool left;
@@ -30,13 +30,13 @@ struct peer {              /* the rank at the other end of a line */
 
 struct watch {
     struct group *group;
-    struct star star;
-    struct peer *peer; /* as star.line */
+    struct rank_link link;
+    struct peer *peer; /* as link.peer */
     int peers;
     struct pollfd *polled;
     struct peer own; /* its name, and how this rank itself gets on: since when not */
     int64_t made;
-    double moved, whole; /* when this rank made headway, and when the group was not broken, the last time */
+    double moved, whole; /* when this rank made progress, and when the group was not broken, the last time */
     pthread_t thread;
     atomic_bool ends;      /* the thread is to end */
     atomic_bool broken;    /* the verdict is there: */
@@ -52,26 +52,26 @@ static int first_peer(const struct watch *w)
     return w->group->rank ? 0 : 1;
 }
 
-static void tell(struct watch *w, int peer, enum wire_kind kind, const struct wire_note *note, double seconds)
+static void watch_tell(struct watch *w, int peer, enum wire_kind kind, const struct wire_note *note, double seconds)
 {
-    line_send(&w->star.line[peer], kind, note, wire_note_length(kind, note), seconds);
+    connection_send(&w->link.peer[peer], kind, note, wire_note_length(kind, note), seconds);
 }
 
 /* The first verdict counts. Rank 0 passes it on before its own run learns of it: that may end the process. */
-static void decide(struct watch *w, const struct wire_note *note)
+static void watch_decide(struct watch *w, const struct wire_note *note)
 {
     if (w->broken)
         return;
     for (int i = 1; i < w->peers && w->group->rank == 0; i++)
-        if (w->star.line[i].socket >= 0)
-            tell(w, i, WIRE_FAILED, note, SEND); /* to that rank too: it may be there, and hang */
+        if (w->link.peer[i].socket >= 0)
+            watch_tell(w, i, WIRE_FAILED, note, SEND); /* to that rank too: it may be there, and hang */
     pthread_mutex_lock(&w->mutex);
     w->verdict = *note;
     w->broken = true;
     pthread_mutex_unlock(&w->mutex);
 }
 
-/* A rank is gone. silent: for so many seconds; 0: its line has ended. */
+/* A rank is gone. silent: for so many seconds; 0: its connection has ended. */
 static void lose(struct watch *w, int peer, double silent)
 {
     struct wire_note note = {.rank = w->group->rank ? 0 : peer, .status = ERR_RANK};
@@ -81,17 +81,17 @@ static void lose(struct watch *w, int peer, double silent)
     else
         snprintf(note.message, sizeof note.message, "%s has ended without a word: it was killed, or has crashed",
                  w->peer[peer].name);
-    decide(w, &note);
+    watch_decide(w, &note);
 }
 
-/* What comes over a line is not what the rank has sent. That rank is told, as far as the other direction is whole. */
+/* What comes over a connection is not what the rank has sent. That rank is told, as far as the other direction is whole. */
 static void distrust(struct watch *w, int peer, const char *why)
 {
     struct wire_note note = {.rank = w->group->rank ? 0 : peer, .status = ERR_RANK};
     snprintf(note.message, sizeof note.message, "on the connection of %s %.512s", w->peer[peer].name, why);
     if (w->group->rank && !w->broken)
-        tell(w, peer, WIRE_FAILED, &note, SEND);
-    decide(w, &note);
+        watch_tell(w, peer, WIRE_FAILED, &note, SEND);
+    watch_decide(w, &note);
 }
 
 static void take_note(struct watch *w, struct peer *p)
@@ -101,17 +101,17 @@ static void take_note(struct watch *w, struct peer *p)
     p->still = p->note.still;
     p->waits = p->note.waits;
     if (p->reader.head.kind == WIRE_FAILED)
-        decide(w, &p->note);
+        watch_decide(w, &p->note);
     p->note = (struct wire_note){0};
 }
 
-/* Takes in what has come over a line. */
-static void hear(struct watch *w, int i)
+/* Takes in what has come over a connection. */
+static void watch_hear(struct watch *w, int i)
 {
     struct peer *p = &w->peer[i];
     for (bool whole = true; whole && !p->left;) {
         int64_t before = p->reader.got;
-        enum status status = line_take(&w->star.line[i], &p->reader, &whole);
+        enum status status = connection_take(&w->link.peer[i], &p->reader, &whole);
         if (status == ERR_FORMAT && !w->ends)
             distrust(w, i, status_message());
         else if (status != OK && !w->ends)
@@ -130,22 +130,22 @@ static void beat(struct watch *w)
     struct wire_note note = {.rank = w->group->rank, .still = w->own.still, .waits = w->own.waits};
     for (int i = first_peer(w); i < w->peers; i++)
         if (!w->peer[i].left)
-            tell(w, i, WIRE_BEAT, &note, 0); /* a full line is a silent one, which is noticed */
+            watch_tell(w, i, WIRE_BEAT, &note, 0); /* a full connection is a silent one, which is noticed */
 }
 
 /* How this rank itself gets on. */
 static void look_at_own(struct watch *w, double now)
 {
-    int64_t made = headway_count();
+    int64_t made = heartbeat_count();
     if (made != w->made)
         w->moved = now;
     w->made = made;
     w->own.still = (int32_t)(now - w->moved);
-    w->own.waits = headway_waits();
+    w->own.waits = heartbeat_waits();
     if (!w->broken)
         w->whole = now;
     if (w->own.waits ? now - w->whole > STUCK : w->broken && w->group->patience && w->own.still > w->group->patience)
-        headway_hangs(w->verdict.message); /* a wait asks again and again whether the group is whole, unless MPI itself hangs */
+        heartbeat_hangs(w->verdict.message); /* a wait asks again and again whether the group is whole, unless MPI itself hangs */
 }
 
 /* Rank 0: is there one that the others wait for in vain? */
@@ -181,10 +181,10 @@ static void look_for_hanging(struct watch *w)
             "%s is there, but has done nothing for %d seconds, and others wait for it: it hangs, as in a read of a disk that "
             "does not answer; --ddp-timeout says how long to wait",
             hangs ? w->peer[hangs].name : w->own.name, hangs ? w->peer[hangs].still : w->own.still);
-    decide(w, &note);
+    watch_decide(w, &note);
 }
 
-static void look(struct watch *w, double now)
+static void watch_look(struct watch *w, double now)
 {
     for (int i = first_peer(w); i < w->peers; i++)
         if (!w->peer[i].left && now - w->peer[i].heard > WATCH_SILENCE) {
@@ -204,11 +204,11 @@ static void *watching(void *context)
         int count = 0;
         for (int i = first_peer(w); i < w->peers; i++)
             if (!w->peer[i].left)
-                w->polled[count++] = (struct pollfd){.fd = w->star.line[i].socket, .events = POLLIN};
+                w->polled[count++] = (struct pollfd){.fd = w->link.peer[i].socket, .events = POLLIN};
         poll(w->polled, (nfds_t)count, (int)(LOOK * 1000));
         for (int i = first_peer(w); i < w->peers; i++)
             if (!w->peer[i].left)
-                hear(w, i);
+                watch_hear(w, i);
         double now = clock_seconds();
         if (now - turn > WATCH_SILENCE / 2.0) /* it was this rank that stood still: the others' notes are still to be read */
             for (int i = first_peer(w); i < w->peers; i++)
@@ -219,7 +219,7 @@ static void *watching(void *context)
             beat(w);
             said = now;
         }
-        look(w, now);
+        watch_look(w, now);
         look_for_hanging(w);
     }
     return NULL;
@@ -250,7 +250,7 @@ static enum status take_given(struct place *place, const char *given)
 }
 
 /* Rank 0 waits at those of its addresses that face other ranks' machines; at the loopback, where all are on its own. */
-static enum status find_place(struct place *place, struct place_doors *doors, struct badge *all, int size)
+static enum status find_place(struct place *place, struct place_listeners *listeners, struct badge *all, int size)
 {
     const char *given = getenv("HONE_LISTEN");
     TRY(draw_secret(place->secret));
@@ -261,13 +261,13 @@ static enum status find_place(struct place *place, struct place_doors *doors, st
             place_face(place, all[rank].address);
     if (!place->address[0][0])
         snprintf(place->address[0], PLACE_TEXT, "127.0.0.1");
-    return place_listen(doors, place, 0);
+    return place_listen(listeners, place, 0);
 }
 
 /* The ranks agree on a place, by what they can share already. */
-static enum status meet(struct watch *w, struct badge *all, struct place *place, struct place_doors *doors)
+static enum status watch_meet(struct watch *w, struct badge *all, struct place *place, struct place_listeners *listeners)
 {
-    TRY(group_agree(w->group, w->group->rank ? OK : find_place(place, doors, all, w->group->size)));
+    TRY(group_agree(w->group, w->group->rank ? OK : find_place(place, listeners, all, w->group->size)));
     TRY(group_tell(w->group, place, (int64_t)sizeof *place));
     return place_check(place);
 }
@@ -282,8 +282,8 @@ static void name_peers(struct watch *w, const struct badge *all)
     badge_name(&all[w->group->rank], w->group->rank, w->own.name);
 }
 
-/* All that can fail on one rank alone. */
-static enum status prepare(struct watch *w, struct badge **all)
+/* All that can fail on only one rank. */
+static enum status watch_prepare(struct watch *w, struct badge **all)
 {
     struct group *g = w->group;
     w->peers = g->rank ? 1 : g->size;
@@ -292,35 +292,37 @@ static enum status prepare(struct watch *w, struct badge **all)
     *all = memory_alloc(g->size * (int64_t)sizeof **all);
     if (!w->peer || !w->polled || !*all)
         return ERR_MEMORY;
-    return star_open(&w->star, g->rank, g->size);
+    return rank_link_open(&w->link, g->rank, g->size);
 }
 
-static enum status connect_all(struct watch *w, struct badge **all, const struct place *place, const struct place_doors *doors)
+static enum status connect_all(struct watch *w, struct badge **all, const struct place *place,
+                               const struct place_listeners *listeners)
 {
     struct place found = {0};
-    struct place_doors own = {0};
-    TRY(group_agree(w->group, prepare(w, all)));
+    struct place_listeners own = {0};
+    TRY(group_agree(w->group, watch_prepare(w, all)));
     TRY(badge_share(w->group, *all));
     name_peers(w, *all);
-    enum status status = place ? OK : meet(w, *all, &found, &own);
+    enum status status = place ? OK : watch_meet(w, *all, &found, &own);
     if (status == OK)
-        status = w->group->rank
-                     ? star_connect(&w->star, place ? place : &found, STAR_OF_WATCH, OPEN_SECONDS)
-                     : star_accept(&w->star, place ? doors : &own, place ? place : &found, STAR_OF_WATCH, OPEN_SECONDS);
+        status = w->group->rank ? rank_link_connect(&w->link, place ? place : &found, RANK_LINK_OF_WATCH, OPEN_SECONDS)
+                                : rank_link_accept(&w->link, place ? listeners : &own, place ? place : &found, RANK_LINK_OF_WATCH,
+                                                   OPEN_SECONDS);
     place_stop(&own);
     return status;
 }
 
 static void free_watch(struct watch *w)
 {
-    star_close(&w->star);
+    rank_link_close(&w->link);
     pthread_mutex_destroy(&w->mutex);
     memory_free(w->peer);
     memory_free(w->polled);
     memory_free(w);
 }
 
-enum status watch_open_at(struct watch **out, struct group *group, const struct place *place, const struct place_doors *doors)
+enum status watch_open_at(struct watch **out, struct group *group, const struct place *place,
+                          const struct place_listeners *listeners)
 {
     struct watch *w = memory_alloc(sizeof *w);
     if (!w)
@@ -328,7 +330,7 @@ enum status watch_open_at(struct watch **out, struct group *group, const struct 
     w->group = group;
     pthread_mutex_init(&w->mutex, NULL);
     struct badge *all = NULL;
-    enum status status = connect_all(w, &all, place, doors);
+    enum status status = connect_all(w, &all, place, listeners);
     memory_free(all);
     if (status == OK && thread_start(&w->thread, watching, w) != 0)
         status = fail(ERR_MEMORY, "no thread that watches over the other ranks can be made");
@@ -372,6 +374,6 @@ void watch_close(struct watch *w, enum status status, const char *message)
         snprintf(note.message, sizeof note.message, "rank %d: %.4000s", note.rank, message);
     for (int i = first_peer(w); i < w->peers && !w->broken; i++)
         if (!w->peer[i].left)
-            tell(w, i, status == OK ? WIRE_FAREWELL : WIRE_FAILED, &note, SEND);
+            watch_tell(w, i, status == OK ? WIRE_FAREWELL : WIRE_FAILED, &note, SEND);
     free_watch(w);
 }

@@ -32,18 +32,19 @@ void wire_note_check(struct wire_note *note, int size)
 
 /* --- MACs ------------------------------------------------------------------------------------------------------------------- */
 
-static void seal_head(const struct wire_way *way, const struct wire_head *head, uint8_t mac[HELLO_HASH])
+static void seal_head(const struct wire_way *way, const struct wire_head *head, uint8_t mac[HANDSHAKE_HASH])
 {
-    hello_hmac(mac, way->key, HELLO_HASH,
-               (const struct hello_piece[]){
-                   {&way->number, (int64_t)sizeof way->number}, {head, offsetof(struct wire_head, mac)}, {NULL, 0}});
+    handshake_hmac(mac, way->key, HANDSHAKE_HASH,
+                   (const struct handshake_piece[]){
+                       {&way->number, (int64_t)sizeof way->number}, {head, offsetof(struct wire_head, mac)}, {NULL, 0}});
 }
 
 /* Longer than what a head's MAC is over: neither can be taken for the other. */
-static void seal_payload(const struct wire_way *way, const struct wire_head *head, const void *payload, uint8_t mac[HELLO_HASH])
+static void seal_payload(const struct wire_way *way, const struct wire_head *head, const void *payload,
+                         uint8_t mac[HANDSHAKE_HASH])
 {
-    hello_hmac(mac, way->key, HELLO_HASH,
-               (const struct hello_piece[]){{head->mac, HELLO_HASH}, {payload, head->length}, {NULL, 0}});
+    handshake_hmac(mac, way->key, HANDSHAKE_HASH,
+                   (const struct handshake_piece[]){{head->mac, HANDSHAKE_HASH}, {payload, head->length}, {NULL, 0}});
 }
 
 void wire_seal(struct wire *wire, struct wire_seal *seal, enum wire_kind kind, const void *payload, int64_t length)
@@ -68,15 +69,15 @@ int64_t wire_wants(struct wire_reader *r, void **to)
     }
     int64_t mac = payload - r->head.length; /* which has been judged */
     *to = mac < 0 ? (char *)r->payload + payload : (char *)r->mac + mac;
-    return mac < 0 ? -mac : HELLO_HASH - mac;
+    return mac < 0 ? -mac : HANDSHAKE_HASH - mac;
 }
 
 static enum wire_state judge_head(const struct wire_way *way, const struct wire_reader *r)
 {
-    uint8_t mac[HELLO_HASH];
+    uint8_t mac[HANDSHAKE_HASH];
     const struct wire_head *h = &r->head;
     seal_head(way, h, mac);
-    if (!hello_same(mac, h->mac))
+    if (!handshake_same(mac, h->mac))
         return WIRE_FORGED;
     if (h->zero || h->kind < (int32_t)r->first || h->kind > (int32_t)r->last)
         return WIRE_STRANGE;
@@ -87,22 +88,22 @@ static enum wire_state judge_head(const struct wire_way *way, const struct wire_
 
 static enum wire_state judge_payload(const struct wire_way *way, const struct wire_reader *r)
 {
-    uint8_t mac[HELLO_HASH];
+    uint8_t mac[HANDSHAKE_HASH];
     seal_payload(way, &r->head, r->payload, mac);
-    return hello_same(mac, r->mac) ? WIRE_DONE : WIRE_FORGED;
+    return handshake_same(mac, r->mac) ? WIRE_DONE : WIRE_FORGED;
 }
 
-static enum wire_state judge(const struct wire_way *way, const struct wire_reader *r)
+static enum wire_state wire_judge(const struct wire_way *way, const struct wire_reader *r)
 {
     if (r->got == HEAD)
         return judge_head(way, r);
-    return r->got == HEAD + r->head.length + HELLO_HASH ? judge_payload(way, r) : WIRE_MORE;
+    return r->got == HEAD + r->head.length + HANDSHAKE_HASH ? judge_payload(way, r) : WIRE_MORE;
 }
 
 enum wire_state wire_took(struct wire *wire, struct wire_reader *r, int64_t count)
 {
     r->got += count;
-    enum wire_state state = r->got < HEAD ? WIRE_MORE : judge(&wire->in, r);
+    enum wire_state state = r->got < HEAD ? WIRE_MORE : wire_judge(&wire->in, r);
     if (state == WIRE_DONE) {
         wire->in.number++;
         if (r->head.length < r->room)

@@ -1,18 +1,18 @@
-/* What ranks send each other after the hello: messages of a kind and a length, each with a MAC.
+/* What ranks send each other after the handshake: messages of a kind and a length, each with a MAC.
  *
  *     head       kind, length, HMAC-SHA256(key, number, kind, length)
  *     payload    so many bytes, and HMAC-SHA256(key, the head's MAC, payload); neither where the length is 0
  *
- * The key is that of one connection and direction (hello_keys), and `number` counts its messages: what is changed, repeated, left
- * out or sent in another order has a wrong MAC. A length is believed once the head's MAC is right, and bounded by the kind and by
- * the reader's room. Nothing here knows sockets.
+ * The key is that of one connection and direction (handshake_keys), and `number` counts its messages: what is changed, repeated,
+ * left out or sent in another order has a wrong MAC. A length is believed once the head's MAC is right, and bounded by the kind
+ * and by the reader's room. Nothing here knows sockets.
  */
 #ifndef DIST_WIRE_H
 #define DIST_WIRE_H
 
 #include <stddef.h>
 
-#include "dist/hello.h"
+#include "dist/handshake.h"
 
 enum wire_kind {
     WIRE_BEAT = 1, /* notes of the watch: */
@@ -39,7 +39,7 @@ void wire_note_check(struct wire_note *note, int size);
 /* --- one connection --- */
 
 struct wire_way {
-    uint8_t key[HELLO_HASH];
+    uint8_t key[HANDSHAKE_HASH];
     uint64_t number;
 };
 
@@ -50,13 +50,13 @@ struct wire {
 struct wire_head {
     int32_t kind, zero;
     int64_t length;
-    uint8_t mac[HELLO_HASH];
+    uint8_t mac[HANDSHAKE_HASH];
 };
 
 /* What is sent around a payload: head, payload, mac; the head only, where the length is 0. */
 struct wire_seal {
     struct wire_head head;
-    uint8_t mac[HELLO_HASH];
+    uint8_t mac[HANDSHAKE_HASH];
 };
 void wire_seal(struct wire *wire, struct wire_seal *seal, enum wire_kind kind, const void *payload, int64_t length);
 
@@ -66,7 +66,7 @@ struct wire_reader {
     void *payload;
     int64_t length_min, room; /* of the payload. Where there is room for more, a zero byte follows it */
     struct wire_head head;
-    uint8_t mac[HELLO_HASH];
+    uint8_t mac[HANDSHAKE_HASH];
     int64_t got;
 };
 

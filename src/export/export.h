@@ -20,7 +20,7 @@ struct export_options {
  * The model with the adapter's change in its weights, or as it is. */
 enum status export_model(const struct export_options *o, json_t **report);
 
-/* The adapter alone: a GGUF adapter, or PEFT's layout. */
+/* Only the adapter: a GGUF adapter, or PEFT's layout. */
 enum status export_adapter(const struct export_options *o, json_t **report);
 
 #endif

@@ -55,7 +55,7 @@ static void fill_b(const struct file *f, const struct half *h)
     }
 }
 
-static enum status check_finite(const struct half *h, int64_t count)
+static enum status gguf_adapter_check_finite(const struct half *h, int64_t count)
 {
     for (int64_t i = 0; i < count; i++)
         if (!isfinite(h->values[i]))
@@ -88,7 +88,7 @@ static enum status add_half(struct file *f, const struct sum *w, bool is_b, enum
                               .rank = 2,
                               .shape = {columns, rows, 1, 1},
                               .bytes = out_bytes(type, rows * columns)};
-    return check_finite(h, rows * columns);
+    return gguf_adapter_check_finite(h, rows * columns);
 }
 
 static enum status list_halves(struct file *f, enum out_id type)
@@ -114,7 +114,7 @@ static int64_t elements(const struct half *h)
     return h->weight->rank * (h->is_b ? h->weight->rows : h->weight->columns);
 }
 
-static enum status fill(void *context, int64_t tensor, struct file_writer *to)
+static enum status gguf_adapter_fill(void *context, int64_t tensor, struct file_writer *to)
 {
     const struct file *f = context;
     const struct half *h = &f->halves[tensor];
@@ -138,7 +138,7 @@ static enum status write_with(struct file *f, struct gguf_head *head, struct tar
     TRY(gguf_write_bytes(head, f->tensors, f->count, &bytes));
     TRY(target_file(t, t->output, bytes));
     TRY(target_start(t));
-    return t->dry ? OK : gguf_write(t->part, head, f->tensors, f->count, fill, f);
+    return t->dry ? OK : gguf_write(t->part, head, f->tensors, f->count, gguf_adapter_fill, f);
 }
 
 static enum status write_gguf(struct file *f, struct target *t)
@@ -150,7 +150,7 @@ static enum status write_gguf(struct file *f, struct target *t)
 }
 
 /* How far what is in the file is from what it should be. */
-static enum status check_half(struct file *f, const struct half *h, const struct gguf_tensor *read)
+static enum status gguf_adapter_check_half(struct file *f, const struct half *h, const struct gguf_tensor *read)
 {
     int64_t n = elements(h);
     double squares = 0, off = 0;
@@ -176,12 +176,12 @@ static enum status check_gguf(struct file *f, const char *path)
     TRY(gguf_open(&file, path));
     enum status status = OK;
     for (int64_t i = 0; i < f->count && status == OK; i++)
-        status = check_half(f, &f->halves[i], gguf_tensor_find(file, f->halves[i].name));
+        status = gguf_adapter_check_half(f, &f->halves[i], gguf_tensor_find(file, f->halves[i].name));
     gguf_close(file);
     return status;
 }
 
-static enum status write_adapter(struct file *f, struct target *t, enum out_id type)
+static enum status gguf_adapter_write_adapter(struct file *f, struct target *t, enum out_id type)
 {
     TRY(gguf_keys_arch(&f->arch, &f->weights->model));
     TRY(list_halves(f, type));
@@ -192,7 +192,7 @@ static enum status write_adapter(struct file *f, struct target *t, enum out_id t
 enum status gguf_adapter_write(struct sums *w, struct target *t, enum out_id type, struct adapter_written *written)
 {
     struct file f = {.weights = w};
-    enum status status = write_adapter(&f, t, type);
+    enum status status = gguf_adapter_write_adapter(&f, t, type);
     *written = (struct adapter_written){.tensors = f.count, .worst = f.worst};
     arena_free(&f.arena);
     return status;

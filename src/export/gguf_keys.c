@@ -27,7 +27,7 @@ static enum status put_size(struct keys *k, const char *name, int64_t value)
     return gguf_put_size(k->head, key(k, name), value);
 }
 
-static enum status put_real(struct keys *k, const char *name, double value)
+static enum status gguf_keys_put_real(struct keys *k, const char *name, double value)
 {
     return gguf_put_real(k->head, key(k, name), value);
 }
@@ -49,22 +49,22 @@ static enum status put_yarn(struct keys *k, const struct rope_config *rope)
     if (!rope->truncate || (!says && !usual) || k->m->config.local_rope.theta != 0)
         return refuse_rope(k);
     TRY(gguf_put_text(k->head, key(k, "rope.scaling.type"), "yarn"));
-    TRY(put_real(k, "rope.scaling.factor", rope->factor));
-    TRY(fabs(times - 1) < 1e-7 ? OK : put_real(k, "rope.scaling.attn_factor", times));
+    TRY(gguf_keys_put_real(k, "rope.scaling.factor", rope->factor));
+    TRY(fabs(times - 1) < 1e-7 ? OK : gguf_keys_put_real(k, "rope.scaling.attn_factor", times));
     if (!says)
         return OK;
-    TRY(put_real(k, "rope.scaling.yarn_beta_fast", rope->beta_fast));
-    TRY(put_real(k, "rope.scaling.yarn_beta_slow", rope->beta_slow));
-    return put_real(k, "rope.scaling.yarn_log_multiplier", 1); /* 1: they do not grow */
+    TRY(gguf_keys_put_real(k, "rope.scaling.yarn_beta_fast", rope->beta_fast));
+    TRY(gguf_keys_put_real(k, "rope.scaling.yarn_beta_slow", rope->beta_slow));
+    return gguf_keys_put_real(k, "rope.scaling.yarn_log_multiplier", 1); /* 1: they do not grow */
 }
 
 static enum status put_rope(struct keys *k)
 {
     const struct rope_config *rope = &k->m->config.rope;
-    TRY(put_real(k, "rope.freq_base", rope->theta));
+    TRY(gguf_keys_put_real(k, "rope.freq_base", rope->theta));
     TRY(put_size(k, "rope.dimension_count", 2 * rotary_pairs(&k->m->config)));
     if (rope->growth != 0)
-        TRY(put_real(k, "attention.temperature_scale", rope->growth));
+        TRY(gguf_keys_put_real(k, "attention.temperature_scale", rope->growth));
     if (rope->growth != 0 || rope->kind == ROPE_YARN)
         TRY(put_size(k, "rope.scaling.original_context_length", rope->original_max_position));
     switch (rope->kind) {
@@ -72,7 +72,7 @@ static enum status put_rope(struct keys *k)
     case ROPE_LLAMA3: return OK; /* its factors are a tensor */
     case ROPE_LINEAR:
         TRY(gguf_put_text(k->head, key(k, "rope.scaling.type"), "linear"));
-        return put_real(k, "rope.scaling.factor", rope->factor);
+        return gguf_keys_put_real(k, "rope.scaling.factor", rope->factor);
     case ROPE_YARN: return put_yarn(k, rope);
     default: return refuse_rope(k);
     }
@@ -130,10 +130,10 @@ static enum status put_factors(struct keys *k)
     const struct model_config *c = &k->m->config;
     if (strcmp(k->arch->name, "granite") != 0)
         return OK;
-    TRY(put_real(k, "attention.scale", c->attention_scale));
-    TRY(put_real(k, "embedding_scale", c->embedding_scale));
-    TRY(put_real(k, "residual_scale", c->residual_scale));
-    return put_real(k, "logit_scale", 1 / c->logit_scale);
+    TRY(gguf_keys_put_real(k, "attention.scale", c->attention_scale));
+    TRY(gguf_keys_put_real(k, "embedding_scale", c->embedding_scale));
+    TRY(gguf_keys_put_real(k, "residual_scale", c->residual_scale));
+    return gguf_keys_put_real(k, "logit_scale", 1 / c->logit_scale);
 }
 
 /* llama.cpp caps the scores of every gemma2 and of no other, and the logits of every gemma2. */
@@ -146,11 +146,11 @@ static enum status put_caps(struct keys *k)
                     "%s: llama.cpp caps the scores and logits of every gemma2, and scores of no other model, unlike this "
                     "config.json (attn_logit_softcapping, final_logit_softcapping); merge to safetensors: --output DIR",
                     k->m->hf.path);
-    TRY(gemma2 ? put_real(k, "attn_logit_softcapping", c->attention_cap) : OK);
-    return c->logit_cap > 0 ? put_real(k, "final_logit_softcapping", c->logit_cap) : OK;
+    TRY(gemma2 ? gguf_keys_put_real(k, "attn_logit_softcapping", c->attention_cap) : OK);
+    return c->logit_cap > 0 ? gguf_keys_put_real(k, "final_logit_softcapping", c->logit_cap) : OK;
 }
 
-static enum status put_numbers(struct keys *k)
+static enum status gguf_keys_put_numbers(struct keys *k)
 {
     const struct model_config *c = &k->m->config;
     TRY(put_size(k, "vocab_size", c->vocabulary));
@@ -162,7 +162,7 @@ static enum status put_numbers(struct keys *k)
     TRY(put_size(k, "attention.head_count_kv", c->kv_heads));
     TRY(put_size(k, "attention.key_length", c->head_size));
     TRY(put_size(k, "attention.value_length", c->head_size));
-    TRY(put_real(k, "attention.layer_norm_rms_epsilon", c->eps));
+    TRY(gguf_keys_put_real(k, "attention.layer_norm_rms_epsilon", c->eps));
     TRY(put_rope(k));
     TRY(put_window(k));
     TRY(check_positions(k));
@@ -211,5 +211,5 @@ enum status gguf_put_config(struct gguf_head *head, const struct model *m, const
     base_name(name, dir);
     TRY(gguf_put_text(head, "general.architecture", arch->name));
     TRY(gguf_put_text(head, "general.name", name));
-    return put_numbers(&k);
+    return gguf_keys_put_numbers(&k);
 }

@@ -40,7 +40,7 @@ static int by_layer(const void *a, const void *b)
     return strcmp(x->name, y->name);
 }
 
-static void lay_out(struct file *f, struct item *it)
+static void gguf_model_lay_out(struct file *f, struct item *it)
 {
     const struct sum *w = it->weight;
     const struct model_config *c = &f->weights->model.config;
@@ -65,7 +65,7 @@ static void lay_out(struct file *f, struct item *it)
 }
 
 /* Llama 3's stretched rotations: by which factor each frequency is divided. */
-static void stretch(const struct model_config *c, float *factors, float *scaled)
+static void gguf_model_stretch(const struct model_config *c, float *factors, float *scaled)
 {
     struct model_config plain = *c;
     plain.rope.kind = ROPE_DEFAULT;
@@ -87,7 +87,7 @@ static enum status add_factors(struct file *f)
     if (!f->factors)
         return ERR_MEMORY;
     if (!there)
-        stretch(&m->config, f->factors, f->factors + n);
+        gguf_model_stretch(&m->config, f->factors, f->factors + n);
     else if (there->bytes == n * (int64_t)sizeof *f->factors)
         memcpy(f->factors, there->data, (size_t)there->bytes);
     else
@@ -111,7 +111,7 @@ static enum status list_items(struct file *f)
         if (it->weight->base->rank > 2 || !gguf_name_in_file(f->arch, it->weight->name, it->name))
             return fail(ERR_UNSUPPORTED, "%s: tensor %s has no name in a GGUF file of a %s; merge to safetensors: --output DIR",
                         m->hf.path, it->weight->name, m->hf.model_type);
-        lay_out(f, it);
+        gguf_model_lay_out(f, it);
         const struct sum *w = it->weight; /* of a bias the elements are rows */
         TRY(gguf_check_heads(w->name, w->rows == 1 ? w->columns : w->rows, it->layout.heads));
     }
@@ -138,7 +138,7 @@ static enum status fill_weight(struct file *f, const struct item *it, struct fil
     return OK;
 }
 
-static enum status fill(void *context, int64_t tensor, struct file_writer *to)
+static enum status gguf_model_fill(void *context, int64_t tensor, struct file_writer *to)
 {
     struct file *f = context;
     const struct item *it = &f->items[tensor];
@@ -160,10 +160,10 @@ static enum status put_keys(const struct file *f, struct gguf_head *head, const 
     return gguf_put_vocabulary(head, m, dir);
 }
 
-static enum status write_file(struct file *f, const struct gguf_head *head, const char *path)
+static enum status gguf_model_write_file(struct file *f, const struct gguf_head *head, const char *path)
 {
     f->piece = arena_alloc(&f->arena, PIECE * (int64_t)sizeof(float));
-    return f->piece ? gguf_write(path, head, f->tensors, f->count, fill, f) : ERR_MEMORY;
+    return f->piece ? gguf_write(path, head, f->tensors, f->count, gguf_model_fill, f) : ERR_MEMORY;
 }
 
 static enum status check_tensor(struct file *f, const struct item *it, const struct gguf_tensor *read, const char *path)
@@ -182,7 +182,7 @@ static enum status check_tensor(struct file *f, const struct item *it, const str
                                       path, it->name, error);
 }
 
-static enum status check_file(struct file *f, const char *path)
+static enum status gguf_model_check_file(struct file *f, const char *path)
 {
     struct gguf *file;
     TRY(gguf_open(&file, path));
@@ -193,7 +193,7 @@ static enum status check_file(struct file *f, const char *path)
     return status;
 }
 
-static enum status write_model(struct file *f, struct gguf_head *head, const char *dir, struct target *t)
+static enum status gguf_model_write_model(struct file *f, struct gguf_head *head, const char *dir, struct target *t)
 {
     int64_t bytes;
     TRY(list_items(f));
@@ -203,8 +203,8 @@ static enum status write_model(struct file *f, struct gguf_head *head, const cha
     TRY(target_start(t));
     if (t->dry)
         return OK;
-    TRY(write_file(f, head, t->part));
-    return check_file(f, t->part);
+    TRY(gguf_model_write_file(f, head, t->part));
+    return gguf_model_check_file(f, t->part);
 }
 
 enum status gguf_model_write(struct sums *w, const char *dir, struct target *t, enum file_type type, struct written *written)
@@ -213,7 +213,7 @@ enum status gguf_model_write(struct sums *w, const char *dir, struct target *t, 
     struct gguf_head head = {0};
     *written = (struct written){0};
     TRY(gguf_keys_arch(&f.arch, &w->model));
-    enum status status = write_model(&f, &head, dir, t);
+    enum status status = gguf_model_write_model(&f, &head, dir, t);
     gguf_head_free(&head);
     arena_free(&f.arena);
     return status;

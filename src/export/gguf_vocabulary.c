@@ -258,7 +258,7 @@ static enum status put_template(struct gguf_head *head, const char *dir)
     return status;
 }
 
-static enum status put_all(struct vocabulary *v, struct gguf_head *head)
+static enum status gguf_vocabulary_put_all(struct vocabulary *v, struct gguf_head *head)
 {
     const char *config = file_join(&v->arena, v->dir, "tokenizer_config.json");
     v->path = file_join(&v->arena, v->dir, "tokenizer.json");
@@ -279,7 +279,7 @@ enum status gguf_put_vocabulary(struct gguf_head *head, const struct model *m, c
         return copy_keys(head, m->gguf->file[0]);
     TRY(chat_open(&chat, dir));
     v.tokenizer = chat_tokenizer(chat);
-    enum status status = put_all(&v, head);
+    enum status status = gguf_vocabulary_put_all(&v, head);
     json_decref(v.tree);
     json_decref(v.config);
     arena_free(&v.arena);

@@ -3,11 +3,11 @@
 #include <string.h>
 
 #include "base/file.h"
+#include "export/compare_logits.h"
 #include "export/export.h"
 #include "export/modelfile.h"
 #include "export/safetensors_model.h"
 #include "export/target.h"
-#include "export/verify.h"
 
 static enum status choose_type(const struct sums *w, int asked, enum file_type *type)
 {
@@ -43,7 +43,7 @@ static json_t *types_json(const struct written *written, enum file_type type)
     return rows;
 }
 
-static enum status compare(const struct export_options *o, const struct target *t, enum file_type type, double *difference)
+static enum status merge_compare(const struct export_options *o, const struct target *t, enum file_type type, double *difference)
 {
     TRY(verify_logits(&(struct verify_model){o->model, o->adapter}, &(struct verify_model){t->part, NULL}, difference));
     if (*difference <= file_kinds[type].logits_max)
@@ -54,7 +54,7 @@ static enum status compare(const struct export_options *o, const struct target *
                 t->output, *difference, file_kinds[type].name, file_kinds[type].logits_max);
 }
 
-static enum status write_model(const struct export_options *o, struct target *t, json_t **report)
+static enum status merge_write_model(const struct export_options *o, struct target *t, json_t **report)
 {
     struct sums w;
     struct written written;
@@ -72,22 +72,22 @@ static enum status write_model(const struct export_options *o, struct target *t,
         status = weights_check_files(&w.model.weights);
     sums_close(&w);
     TRY(status);
-    TRY(t->dry ? verify_finite(&(struct verify_model){o->model, o->adapter}) : compare(o, t, type, &difference));
+    TRY(t->dry ? verify_finite(&(struct verify_model){o->model, o->adapter}) : merge_compare(o, t, type, &difference));
     *report = json_pack("{s:s, s:s, s:o}", "format", t->gguf ? "gguf" : "safetensors", "type", file_kinds[type].name, "types",
                         types_json(&written, type));
     TRY(target_report(t, *report));
     return t->dry ? OK : target_compared(*report, written.worst, difference);
 }
 
-/* The model, and beside a GGUF file Ollama's Modelfile, which is written last. */
-static enum status write_all(const struct export_options *o, struct target *t, struct buffer *modelfile, json_t **report)
+/* The model, and next to a GGUF file Ollama's Modelfile, which is written last. */
+static enum status merge_write_all(const struct export_options *o, struct target *t, struct buffer *modelfile, json_t **report)
 {
     if (t->modelfile) {
         const char *slash = strrchr(t->output, '/');
         TRY(modelfile_compose(modelfile, t->modelfile, slash ? slash + 1 : t->output, o->model));
         TRY(target_file(t, t->modelfile, modelfile->size));
     }
-    TRY(write_model(o, t, report));
+    TRY(merge_write_model(o, t, report));
     return t->modelfile && !t->dry ? file_replace(t->modelfile_part, modelfile->data, modelfile->size) : OK;
 }
 
@@ -97,7 +97,7 @@ enum status export_model(const struct export_options *o, json_t **report)
     struct buffer modelfile = {0};
     *report = NULL;
     TRY(target_open(&t, o, "config.json", true));
-    enum status status = target_close(&t, write_all(o, &t, &modelfile, report));
+    enum status status = target_close(&t, merge_write_all(o, &t, &modelfile, report));
     buffer_free(&modelfile);
     if (status != OK) {
         json_decref(*report);

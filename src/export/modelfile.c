@@ -104,7 +104,7 @@ static enum status find_format(const struct buffer *text, const struct format **
     return OK;
 }
 
-static enum status put_format(struct buffer *out, const struct format *f)
+static enum status modelfile_put_format(struct buffer *out, const struct format *f)
 {
     TRY(buffer_format(out, "TEMPLATE \"\"\"{{- range .Messages }}{{ if eq .Role \"assistant\" }}%s{{ .Content }}%s",
                       f->assistant.before, f->assistant.after));
@@ -130,5 +130,5 @@ enum status modelfile_compose(struct buffer *out, const char *path, const char *
                     "%s: has no TEMPLATE, because the model's chat template is of no format that hone knows; ask "
                     "Ollama for the one it takes (ollama show --template), and compare",
                     path);
-    return format ? put_format(out, format) : OK;
+    return format ? modelfile_put_format(out, format) : OK;
 }

@@ -1,4 +1,4 @@
-/* Ollama's Modelfile beside a GGUF file. */
+/* Ollama's Modelfile next to a GGUF file. */
 #ifndef EXPORT_MODELFILE_H
 #define EXPORT_MODELFILE_H
 

@@ -3,7 +3,7 @@
 
 #include "base/dtype.h"
 #include "format/quantise.h"
-#include "ops/weight.h"
+#include "ops/weights/weight.h"
 
 #define DENSE(name, dtype)                                                                                                       \
     static void name##_quantise(const float *w, int64_t count, uint8_t *to)                                                      \

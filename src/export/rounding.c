@@ -4,9 +4,9 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/cancel.h"
 #include "base/number.h"
 #include "base/parallel.h"
-#include "base/stop.h"
 #include "models/gguf_names.h"
 
 enum { CHUNK = 8192 }; /* elements of one thread's turn: whole blocks of every type */
@@ -42,7 +42,8 @@ struct work {
     struct change *sums; /* by chunk */
 };
 
-static void compare(const struct work *work, const float *base, const float *changed, int64_t n, uint8_t *to, struct change *sum)
+static void rounding_compare(const struct work *work, const float *base, const float *changed, int64_t n, uint8_t *to,
+                             struct change *sum)
 {
     float rounded[CHUNK], old[CHUNK];
     uint8_t scratch[CHUNK * sizeof(float)];
@@ -70,7 +71,7 @@ static void round_chunks(void *context, int64_t begin, int64_t end)
         if (!sum_changed(work->w))
             continue;
         layout_read(work->w, work->layout, work->from + at, n, true, base);
-        compare(work, base, changed, n, to, &work->sums[c]);
+        rounding_compare(work, base, changed, n, to, &work->sums[c]);
     }
 }
 
@@ -89,10 +90,10 @@ static void check_chunks(void *context, int64_t begin, int64_t end)
     }
 }
 
-static enum status run(struct work *work, parallel_body *body, struct change *total)
+static enum status rounding_run(struct work *work, parallel_body *body, struct change *total)
 {
     int64_t chunks = divide_up(work->count, CHUNK);
-    TRY(stop_check());
+    TRY(cancel_check());
     work->type = &out_types[work->layout->type];
     work->sums = memory_alloc((chunks + 1) * (int64_t)sizeof *work->sums);
     if (!work->sums)
@@ -112,14 +113,14 @@ enum status round_piece(const struct sum *w, const struct layout *layout, int64_
                         struct change *change)
 {
     struct work work = {.w = w, .layout = layout, .from = from, .count = count, .to = to};
-    return run(&work, round_chunks, change);
+    return rounding_run(&work, round_chunks, change);
 }
 
 enum status round_check(const struct sum *w, const struct layout *layout, const uint8_t *read, double *error)
 {
     struct work work = {.w = w, .layout = layout, .count = w->rows * w->columns, .read = read};
     struct change sum = {0};
-    TRY(run(&work, check_chunks, &sum));
+    TRY(rounding_run(&work, check_chunks, &sum));
     if (!isfinite(sum.squares))
         return fail(ERR_FORMAT, "tensor %s has values that are not finite: the model or the adapter is broken", w->name);
     if (!isfinite(sum.lost))

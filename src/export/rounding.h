@@ -1,6 +1,6 @@
 /* Rounding weights to the type that they are written in, and how much of an adapter's change is left of it.
  *
- * With W the model's weight, d the change and R the rounding, the file has R(W + d) where the model alone would have R(W):
+ * With W the model's weight, d the change and R the rounding, the file has R(W + d) where the model without d would have R(W):
  *
  *     lost  ‖R(W + d) − R(W) − d‖ / ‖d‖        0: every digit of the change arrived; 1: as if nothing had
  *     kept  ⟨R(W + d) − R(W), d⟩ / ‖d‖²        1: the change arrived on average, whatever noise is around it

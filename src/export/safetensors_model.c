@@ -58,7 +58,7 @@ static enum status read_piece(void *context, int64_t tensor, int64_t offset, voi
     return round_piece(&s->weights->list[at], &s->layout, offset / size, bytes / size, to, &s->written->change[s->layout.type]);
 }
 
-static void describe(struct shards *s)
+static void safetensors_model_describe(struct shards *s)
 {
     for (int64_t i = 0; i < s->weights->count; i++) {
         const struct sum *w = &s->weights->list[i];
@@ -111,13 +111,13 @@ static enum status compose_index(struct shards *s)
     return s->index ? OK : fail_at(ERR_MEMORY, INDEX ": ");
 }
 
-static enum status add_file(void *context, const char *name, int64_t bytes)
+static enum status safetensors_model_add_file(void *context, const char *name, int64_t bytes)
 {
     return target_file(context, name, bytes);
 }
 
-/* The tokenizer and the template are copied as they are, but not where they are broken; what hone alone cannot follow is fine. */
-static enum status check_text(const char *from)
+/* The tokenizer and the template are copied as they are, but not where they are broken; what only hone cannot follow is fine. */
+static enum status safetensors_model_check_text(const char *from)
 {
     struct chat *chat = NULL;
     enum status status = chat_is_there(from) ? chat_open(&chat, from) : OK;
@@ -125,7 +125,7 @@ static enum status check_text(const char *from)
     return status == ERR_UNSUPPORTED || status == ERR_LIMIT ? OK : status;
 }
 
-static enum status list_files(struct shards *s, struct arena *arena, const char *from, struct target *t)
+static enum status safetensors_model_list_files(struct shards *s, struct arena *arena, const char *from, struct target *t)
 {
     int64_t bytes;
     TRY(list_shards(s, arena));
@@ -138,8 +138,8 @@ static enum status list_files(struct shards *s, struct arena *arena, const char 
         TRY(compose_index(s));
         TRY(target_file(t, INDEX, (int64_t)strlen(s->index)));
     }
-    TRY(check_text(from));
-    return model_copy_list(from, TYPES[s->layout.type].name, add_file, t);
+    TRY(safetensors_model_check_text(from));
+    return model_copy_list(from, TYPES[s->layout.type].name, safetensors_model_add_file, t);
 }
 
 static enum status write_shards(struct shards *s, struct arena *arena, const char *to)
@@ -176,7 +176,7 @@ static enum status check_tensors(struct shards *s, const struct safetensors *fil
     return OK;
 }
 
-static enum status check_files(struct shards *s, const char *to)
+static enum status safetensors_model_check_files(struct shards *s, const char *to)
 {
     struct safetensors *files;
     TRY(safetensors_open(&files, to));
@@ -185,18 +185,18 @@ static enum status check_files(struct shards *s, const char *to)
     return status;
 }
 
-static enum status write_model(struct shards *s, struct arena *arena, const char *from, struct target *t)
+static enum status safetensors_model_write_model(struct shards *s, struct arena *arena, const char *from, struct target *t)
 {
     s->tensors = arena_array(arena, s->weights->count + 1, sizeof *s->tensors);
     if (!s->tensors)
         return ERR_MEMORY;
-    describe(s);
-    TRY(list_files(s, arena, from, t));
+    safetensors_model_describe(s);
+    TRY(safetensors_model_list_files(s, arena, from, t));
     TRY(target_start(t));
     if (t->dry)
         return OK;
     TRY(write_shards(s, arena, t->part));
-    TRY(check_files(s, t->part));
+    TRY(safetensors_model_check_files(s, t->part));
     return model_copy(from, t->part, TYPES[s->layout.type].name);
 }
 
@@ -214,7 +214,7 @@ enum status safetensors_model_write(struct sums *w, const char *from, struct tar
                     "%s: safetensors need the tokenizer.json and config.json of a directory; write --output "
                     "FILE.gguf, or name the directory that the file was made from",
                     from);
-    enum status status = write_model(&s, &arena, from, t);
+    enum status status = safetensors_model_write_model(&s, &arena, from, t);
     json_text_free(s.index);
     arena_free(&arena);
     return status;

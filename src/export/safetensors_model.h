@@ -1,4 +1,4 @@
-/* A model with its adapter in it as a directory that transformers reads: safetensors in shards, and what stands beside them. */
+/* A model with its adapter in it as a directory that transformers reads: safetensors in shards, and what stands next to them. */
 #ifndef EXPORT_SAFETENSORS_MODEL_H
 #define EXPORT_SAFETENSORS_MODEL_H
 

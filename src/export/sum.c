@@ -7,8 +7,8 @@
 #include "base/name.h"
 #include "base/number.h"
 #include "models/experts.h"
-#include "models/intact.h"
 #include "models/lora.h"
+#include "models/verify_files.h"
 
 void sum_convert(const struct stored *t, int64_t from, int64_t count, float *out)
 {
@@ -154,8 +154,8 @@ static enum status list_sums(struct sums *all)
 enum status sums_open(struct sums *all, const char *dir, const char *adapter)
 {
     *all = (struct sums){0};
-    TRY(intact_check(dir));
-    TRY(intact_check(adapter));
+    TRY(verify_files_check(dir));
+    TRY(verify_files_check(adapter));
     TRY(model_open(&all->model, dir, adapter, true));
     enum status status = list_sums(all);
     if (status != OK)
@@ -188,7 +188,7 @@ static float in_b(const struct sum *w, int64_t expert, int64_t output, int64_t r
 }
 
 /* What is multiplied along the weight's rows, and a number of it for each row: A and B, or where rows are inputs B and A. */
-static enum status open_pair(struct sum *w)
+static enum status sum_open_pair(struct sum *w)
 {
     int64_t each = w->rank * w->columns, here = w->rows / w->each;
     w->along = memory_alloc(here * each * (int64_t)sizeof(float));
@@ -238,7 +238,7 @@ static enum status open_base(struct sum *w)
 
 enum status sum_open(struct sum *w)
 {
-    enum status status = w->a ? open_pair(w) : OK;
+    enum status status = w->a ? sum_open_pair(w) : OK;
     if (status == OK && is_expanded(w->base))
         status = open_base(w);
     if (status != OK)

@@ -19,7 +19,7 @@ struct sum {
     const struct stored *a, *b; /* of LoRA; NULL: none */
     double scale;
     int64_t rows, columns, rank;       /* of a matrix; a vector is one row */
-    int64_t experts;                   /* that share the pair; 1: it is of this matrix alone */
+    int64_t experts;                   /* that share the pair; 1: it is only of this matrix */
     int64_t expert, first, each;       /* of this weight: its first expert, its first row in B, rows of an expert */
     bool by_input;                     /* rows are inputs, not outputs */
     float *along, *down, *base_values; /* while it is open; the last is NULL for a plain weight */

@@ -5,8 +5,8 @@
 
 #include "base/directory.h"
 #include "base/file.h"
-#include "base/lost.h"
 #include "base/name.h"
+#include "base/path_hint.h"
 #include "models/model_copy.h"
 
 static const char *parent(struct arena *arena, const char *path)
@@ -20,13 +20,13 @@ static enum status refuse_existing(const char *path)
     return fail(ERR_ARGUMENT, "%s: exists; name another --output, or replace it with --overwrite", path);
 }
 
-static enum status refuse_other(const char *path)
+static enum status target_refuse_other(const char *path)
 {
     return fail(ERR_ARGUMENT, "%s: exists and is not what this export writes; remove it, or name another --output", path);
 }
 
 /* By an export of a model, or of an adapter. */
-static bool is_written(const struct target *t, const char *name)
+static bool target_is_written(const struct target *t, const char *name)
 {
     return adapter_is_file(t->known) ? adapter_is_file(name) : model_is_file(name);
 }
@@ -40,25 +40,25 @@ static enum status check_directory(struct target *t)
     if (!inside)
         return ERR_MEMORY;
     if (!file_exists(inside))
-        return refuse_other(t->output);
+        return target_refuse_other(t->output);
     TRY(directory_list(&t->arena, t->output, &names, &count));
     for (int64_t i = 0; i < count; i++) {
         const char *path = file_join(&t->arena, t->output, names[i]);
         if (!path)
             return ERR_MEMORY;
-        if (!is_written(t, names[i]) || file_is_directory(path))
+        if (!target_is_written(t, names[i]) || file_is_directory(path))
             return fail(ERR_ARGUMENT,
                         "%s: is not what this export writes, and --overwrite would remove it: name another --output", path);
     }
     return OK;
 }
 
-static enum status check_output(struct target *t, const struct export_options *o)
+static enum status target_check_output(struct target *t, const struct export_options *o)
 {
     if (file_same(t->output, o->model) || (o->adapter && file_same(t->output, o->adapter)))
         return fail(ERR_ARGUMENT, "%s: --output must not be what is read", t->output);
     if (!t->gguf)
-        TRY(lost_output(t->output));
+        TRY(path_hint_output(t->output));
     if (file_exists(t->output) && !o->overwrite)
         return refuse_existing(t->output);
     if (t->modelfile && file_exists(t->modelfile) && !o->overwrite)
@@ -66,11 +66,11 @@ static enum status check_output(struct target *t, const struct export_options *o
     if (!file_exists(t->output))
         return OK;
     if (file_is_directory(t->output) == t->gguf)
-        return refuse_other(t->output);
+        return target_refuse_other(t->output);
     return t->gguf ? OK : check_directory(t);
 }
 
-static enum status begin(struct target *t, const struct export_options *o, bool modelfile)
+static enum status target_begin(struct target *t, const struct export_options *o, bool modelfile)
 {
     size_t n = strlen(o->output);
     while (n > 1 && o->output[n - 1] == '/')
@@ -80,24 +80,24 @@ static enum status begin(struct target *t, const struct export_options *o, bool 
         return ERR_MEMORY;
     t->gguf = name_ends_with(t->output, ".gguf");
     const char *stem = arena_text(&t->arena, t->output, (int64_t)(n - (t->gguf ? strlen(".gguf") : 0)));
-    t->part = stem ? file_beside(&t->arena, stem, t->gguf ? ".part.gguf" : ".part") : NULL;
+    t->part = stem ? file_sibling(&t->arena, stem, t->gguf ? ".part.gguf" : ".part") : NULL;
     t->parent = parent(&t->arena, t->output);
     t->files = json_array();
     t->dry = o->dry;
     t->overwrite = o->overwrite;
     if (t->gguf && modelfile && stem) {
         t->modelfile = arena_format(&t->arena, "%s.Modelfile", stem);
-        t->modelfile_part = file_beside(&t->arena, stem, ".part.Modelfile");
+        t->modelfile_part = file_sibling(&t->arena, stem, ".part.Modelfile");
     }
     if (!t->part || !t->parent || !t->files || (t->gguf && modelfile && (!t->modelfile || !t->modelfile_part)))
         return ERR_MEMORY;
-    TRY(check_output(t, o));
+    TRY(target_check_output(t, o));
     TRY(directory_may_make(&t->arena, t->parent, &t->there));
     t->room = directory_room(t->there);
     return OK;
 }
 
-static void release(struct target *t)
+static void target_release(struct target *t)
 {
     json_decref(t->files);
     arena_free(&t->arena);
@@ -106,9 +106,9 @@ static void release(struct target *t)
 enum status target_open(struct target *t, const struct export_options *o, const char *known, bool modelfile)
 {
     *t = (struct target){.known = known};
-    enum status status = begin(t, o, modelfile);
+    enum status status = target_begin(t, o, modelfile);
     if (status != OK)
-        release(t);
+        target_release(t);
     return status;
 }
 
@@ -151,8 +151,8 @@ enum status target_compared(json_t *report, double tensor_error, double logits_d
     return failed ? fail(ERR_MEMORY, "out of memory: the report") : OK;
 }
 
-/* Of two exports to one name the first to end has it, and writes the Modelfile beside it too. */
-static enum status publish(struct target *t)
+/* Of two exports to one name the first to end has it, and writes the Modelfile next to it too. */
+static enum status target_publish(struct target *t)
 {
     bool taken = false;
     if (t->overwrite && !t->gguf && file_exists(t->output))
@@ -169,12 +169,12 @@ static enum status publish(struct target *t)
 enum status target_close(struct target *t, enum status status)
 {
     if (status == OK && !t->dry)
-        status = publish(t);
+        status = target_publish(t);
     if (status != OK && !t->dry) {
         directory_discard(t->part);
         if (t->modelfile)
             file_remove(t->modelfile_part);
     }
-    release(t);
+    target_release(t);
     return status;
 }

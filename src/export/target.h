@@ -1,6 +1,6 @@
-/* Where an export goes: a name of its own beside the final one until it is complete.
+/* Where an export goes: a name of its own next to the final one until it is complete.
  *
- *     TRY(target_open(&t, ...));                        what can be refused by the names alone
+ *     TRY(target_open(&t, ...));                        what can be refused only by the names
  *     TRY(target_file(&t, "model.safetensors", bytes))  once for each file that it consists of
  *     TRY(target_start(&t));                            room on the disk; then, unless it is a dry run, write into t.part
  *                                                       (and into t.modelfile_part)
@@ -21,7 +21,7 @@ struct target {
     const char *known;          /* the file that tells what it is of a directory of this export */
     const char *parent, *there; /* where part goes, and the nearest directory to it that exists */
     bool gguf, dry, overwrite;
-    const char *modelfile, *modelfile_part; /* of a GGUF model, beside it; else NULL */
+    const char *modelfile, *modelfile_part; /* of a GGUF model, next to it; else NULL */
     json_t *files;                          /* of target_file, for the report */
     int64_t bytes, room;                    /* of all files; what is free on the disk, -1: the system does not say */
 };

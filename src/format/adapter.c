@@ -64,8 +64,8 @@ static enum status keep_name(struct arena *arena, const json_t *value, const cha
     return *out ? OK : ERR_MEMORY;
 }
 
-static enum status read_names(struct arena *arena, const json_t *list, const char *key, const char *path, const char ***names,
-                              int64_t *count)
+static enum status adapter_read_names(struct arena *arena, const json_t *list, const char *key, const char *path,
+                                      const char ***names, int64_t *count)
 {
     if (!json_is_array(list))
         return fail(ERR_FORMAT, "%s: \"%s\" must be a list of names", path, key);
@@ -90,7 +90,7 @@ static enum status read_parameters(struct adapter_config *config, const json_t *
     const json_t *value = json_object_get(tree, key);
     return !value || json_is_null(value)
                ? OK
-               : read_names(&config->arena, value, key, path, &config->parameters, &config->parameter_count);
+               : adapter_read_names(&config->arena, value, key, path, &config->parameters, &config->parameter_count);
 }
 
 static enum status read_targets(struct adapter_config *config, const json_t *tree, const char *path)
@@ -102,7 +102,7 @@ static enum status read_targets(struct adapter_config *config, const json_t *tre
     if (!value || json_is_null(value))
         return fail(ERR_UNSUPPORTED, "%s: \"%s\" is missing: the names must be listed", path, key);
     if (!json_is_string(value))
-        return read_names(&config->arena, value, key, path, &config->targets, &config->target_count);
+        return adapter_read_names(&config->arena, value, key, path, &config->targets, &config->target_count);
     if (adapter_is_all_linear(json_string_value(value))) {
         config->all_linear = true;
         return OK;
@@ -122,7 +122,7 @@ static enum status read_saved(struct adapter_config *config, const json_t *tree,
     const json_t *value = json_object_get(tree, key);
     if (!value || json_is_null(value))
         return OK;
-    TRY(read_names(&config->arena, value, key, path, &config->saved, &config->saved_count));
+    TRY(adapter_read_names(&config->arena, value, key, path, &config->saved, &config->saved_count));
     if (config->saved_count > ADAPTER_SAVED_MAX)
         return fail(ERR_LIMIT, "%s: \"%s\" has %lld names, at most %d are supported", path, key, (long long)config->saved_count,
                     ADAPTER_SAVED_MAX);
@@ -178,7 +178,7 @@ static enum status check_init(const json_t *tree, const char *path)
     return OK;
 }
 
-static enum status read_tree(struct adapter_config *config, json_t *tree, const char *path)
+static enum status adapter_read_tree(struct adapter_config *config, json_t *tree, const char *path)
 {
     if (!json_is_object(tree))
         return fail(ERR_FORMAT, "%s: the file must hold a JSON object", path);
@@ -220,7 +220,7 @@ enum status adapter_config_open(struct adapter_config *config, const char *dir)
     else if (path)
         status = json_parse_file(&tree, path, FILE_MAX);
     if (status == OK)
-        status = read_tree(config, tree, path);
+        status = adapter_read_tree(config, tree, path);
     json_decref(tree);
     if (status != OK)
         adapter_config_free(config);

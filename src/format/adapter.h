@@ -28,7 +28,7 @@ enum {
     ADAPTER_RANK_MAX = 65536,
     ADAPTER_SAVED_MAX = 1024,
     ADAPTER_SAVED_TOLD = 16
-}; /* names of modules_to_save; of which some are told of */
+}; /* names of modules_to_save; of which some are named in messages */
 
 struct adapter_pattern {
     const char *module; /* letters, digits and "_.-", perhaps after a '^' */
@@ -56,8 +56,8 @@ struct adapter_config {
 
 /* The error for a path that is no adapter: what it is instead. */
 enum status adapter_lost(struct arena *arena, const char *path);
-/* The same for one that has adapter_config.json alone. */
-enum status adapter_weights_lost(struct arena *arena, const char *dir);
+/* The same for one that has only adapter_config.json. */
+enum status fail_no_adapter_weights(struct arena *arena, const char *dir);
 
 /* Reads dir/adapter_config.json. What PEFT supports and hone does not is ERR_UNSUPPORTED with the key's name; unknown keys are a
  * warning. A missing key has PEFT's default. */

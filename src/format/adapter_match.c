@@ -30,7 +30,7 @@ bool adapter_is_all_linear(const char *text)
 }
 
 /* Compares the first n characters; a dot of the pattern matches any. */
-static bool alike(const char *pattern, const char *text, size_t n)
+static bool matches(const char *pattern, const char *text, size_t n)
 {
     for (size_t i = 0; i < n; i++)
         if (pattern[i] != text[i] && pattern[i] != '.')
@@ -44,7 +44,7 @@ static bool pattern_matches(const char *pattern, const char *module)
     bool whole = *pattern == '^';
     pattern += whole;
     size_t n = strlen(pattern), length = strlen(module);
-    if (n > length || !alike(pattern, module + length - n, n))
+    if (n > length || !matches(pattern, module + length - n, n))
         return false;
     return n == length || (!whole && module[length - n - 1] == '.');
 }
@@ -72,7 +72,7 @@ static bool lies_below(const char *name, const char *module)
 {
     size_t n = strlen(name), length = strlen(module);
     for (size_t at = 0; at + n <= length; at++)
-        if ((at == 0 || module[at - 1] == '.') && (at + n == length || module[at + n] == '.') && alike(name, module + at, n))
+        if ((at == 0 || module[at - 1] == '.') && (at + n == length || module[at + n] == '.') && matches(name, module + at, n))
             return true;
     return false;
 }
@@ -87,7 +87,7 @@ bool adapter_targets(const struct adapter_config *config, const char *part, cons
     if (config->all_linear)
         return strcmp(part, head) != 0;
     if (config->whole)
-        return strlen(config->targets[0]) == strlen(module) && alike(config->targets[0], module, strlen(module));
+        return strlen(config->targets[0]) == strlen(module) && matches(config->targets[0], module, strlen(module));
     for (int64_t i = 0; i < config->target_count; i++)
         if (names(config->targets[i], module))
             return true;

@@ -19,7 +19,7 @@ static enum status put_json(struct buffer *out, json_t *value, size_t flags)
     return status;
 }
 
-static enum status put_text(struct buffer *out, const char *text)
+static enum status adapter_write_put_text(struct buffer *out, const char *text)
 {
     return put_json(out, json_string(text), 0);
 }
@@ -37,7 +37,7 @@ static bool is_exact(double number, size_t digits)
     return same;
 }
 
-static enum status put_real(struct buffer *out, double number)
+static enum status adapter_write_put_real(struct buffer *out, double number)
 {
     size_t digits = 1;
     while (digits < 17 && !is_exact(number, digits))
@@ -46,16 +46,17 @@ static enum status put_real(struct buffer *out, double number)
 }
 
 /* A whole number without a fraction, as PEFT writes it. */
-static enum status put_number(struct buffer *out, double number)
+static enum status adapter_write_put_number(struct buffer *out, double number)
 {
-    return number == floor(number) && fabs(number) < 1e15 ? buffer_format(out, "%lld", (long long)number) : put_real(out, number);
+    return number == floor(number) && fabs(number) < 1e15 ? buffer_format(out, "%lld", (long long)number)
+                                                          : adapter_write_put_real(out, number);
 }
 
 static enum status put_names(struct buffer *out, const char *const *names, int64_t count)
 {
     for (int64_t i = 0; i < count; i++) {
         TRY(buffer_format(out, i ? ",\n    " : "[\n    "));
-        TRY(put_text(out, names[i]));
+        TRY(adapter_write_put_text(out, names[i]));
     }
     return buffer_format(out, count ? "\n  ]" : "[]");
 }
@@ -64,9 +65,9 @@ static enum status put_patterns(struct buffer *out, const struct adapter_pattern
 {
     for (int64_t i = 0; i < count; i++) {
         TRY(buffer_format(out, i ? ",\n    " : "{\n    "));
-        TRY(put_text(out, patterns[i].module));
+        TRY(adapter_write_put_text(out, patterns[i].module));
         TRY(buffer_format(out, ": "));
-        TRY(put_number(out, patterns[i].value));
+        TRY(adapter_write_put_number(out, patterns[i].value));
     }
     return buffer_format(out, count ? "\n  }" : "{}");
 }
@@ -74,7 +75,7 @@ static enum status put_patterns(struct buffer *out, const struct adapter_pattern
 static enum status put_targets(struct buffer *out, const struct adapter_config *config)
 {
     if (config->all_linear || config->whole)
-        return put_text(out, config->all_linear ? "all-linear" : config->targets[0]);
+        return adapter_write_put_text(out, config->all_linear ? "all-linear" : config->targets[0]);
     return put_names(out, config->targets, config->target_count);
 }
 
@@ -87,9 +88,9 @@ static enum status put_ours(struct buffer *out, const struct adapter_config *con
     if (strcmp(key, "init_lora_weights") == 0)
         return buffer_format(out, "true");
     if (strcmp(key, "lora_alpha") == 0)
-        return put_number(out, config->alpha);
+        return adapter_write_put_number(out, config->alpha);
     if (strcmp(key, "lora_dropout") == 0)
-        return put_real(out, config->dropout);
+        return adapter_write_put_real(out, config->dropout);
     if (strcmp(key, "modules_to_save") == 0)
         return config->saved_count ? put_names(out, config->saved, config->saved_count) : buffer_format(out, "null");
     if (strcmp(key, "r") == 0)

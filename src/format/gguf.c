@@ -6,10 +6,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/lost.h"
 #include "base/map.h"
 #include "base/name.h"
 #include "base/number.h"
+#include "base/path_hint.h"
 
 enum {
     ALIGNMENT = 32,
@@ -62,7 +62,7 @@ static enum status too_short(const struct cursor *c)
                 (long long)c->at);
 }
 
-static enum status read_bytes(struct cursor *c, void *out, int64_t bytes)
+static enum status gguf_read_bytes(struct cursor *c, void *out, int64_t bytes)
 {
     if (c->end - c->at < bytes)
         return too_short(c);
@@ -72,28 +72,28 @@ static enum status read_bytes(struct cursor *c, void *out, int64_t bytes)
 }
 
 /* A count of things that take at least `min_bytes` each. */
-static enum status read_count(struct cursor *c, int64_t min_bytes, int64_t *count)
+static enum status gguf_read_count(struct cursor *c, int64_t min_bytes, int64_t *count)
 {
     uint64_t n = 0;
-    TRY(read_bytes(c, &n, 8));
+    TRY(gguf_read_bytes(c, &n, 8));
     if (n > (uint64_t)(c->end - c->at) / (uint64_t)min_bytes)
         return too_short(c);
     *count = (int64_t)n;
     return OK;
 }
 
-static enum status read_text(struct cursor *c, struct gguf_text *text)
+static enum status gguf_read_text(struct cursor *c, struct gguf_text *text)
 {
     int64_t length = 0;
-    TRY(read_count(c, 1, &length));
+    TRY(gguf_read_count(c, 1, &length));
     *text = (struct gguf_text){(const char *)c->data + c->at, length};
     c->at += length;
     return OK;
 }
 
-static enum status read_name(struct cursor *c, struct gguf_text *name, const char *what)
+static enum status gguf_read_name(struct cursor *c, struct gguf_text *name, const char *what)
 {
-    TRY(read_text(c, name));
+    TRY(gguf_read_text(c, name));
     bool plain = true; /* no zero byte, which would cut it short, and nothing that controls a terminal */
     for (int64_t i = 0; i < min(name->length, NAME_BYTES_MAX); i++)
         plain = plain && (uint8_t)name->text[i] >= ' ' && name->text[i] != 0x7f;
@@ -103,13 +103,13 @@ static enum status read_name(struct cursor *c, struct gguf_text *name, const cha
     return OK;
 }
 
-static enum status read_items(struct cursor *c, struct gguf_value *value)
+static enum status gguf_read_items(struct cursor *c, struct gguf_value *value)
 {
     value->data = c->data + c->at;
     if (value->type == GGUF_TEXT) {
         struct gguf_text text;
         for (int64_t i = 0; i < value->count; i++)
-            TRY(read_text(c, &text));
+            TRY(gguf_read_text(c, &text));
         return OK;
     }
     if (value->count > (c->end - c->at) / SIZES[value->type])
@@ -122,16 +122,16 @@ static enum status read_items(struct cursor *c, struct gguf_value *value)
     return OK;
 }
 
-static enum status read_value(struct cursor *c, struct gguf_value *value)
+static enum status gguf_read_value(struct cursor *c, struct gguf_value *value)
 {
     uint32_t type = 0, item;
-    TRY(read_name(c, &value->key, "key"));
-    TRY(read_bytes(c, &type, 4));
+    TRY(gguf_read_name(c, &value->key, "key"));
+    TRY(gguf_read_bytes(c, &type, 4));
     item = type;
     value->array = type == GGUF_ARRAY;
     value->count = 1;
     if (value->array)
-        TRY(read_bytes(c, &item, 4));
+        TRY(gguf_read_bytes(c, &item, 4));
     if (value->array && item == GGUF_ARRAY)
         return fail(ERR_UNSUPPORTED, "%s: \"%.*s\" is an array of arrays, which is not supported", c->path,
                     (int)value->key.length, value->key.text);
@@ -139,11 +139,11 @@ static enum status read_value(struct cursor *c, struct gguf_value *value)
         return fail(ERR_FORMAT, "%s: \"%.*s\" has the unknown type %u", c->path, (int)value->key.length, value->key.text, item);
     value->type = (enum gguf_type)item;
     if (value->array)
-        TRY(read_count(c, item == GGUF_TEXT ? 8 : SIZES[item], &value->count));
-    return read_items(c, value);
+        TRY(gguf_read_count(c, item == GGUF_TEXT ? 8 : SIZES[item], &value->count));
+    return gguf_read_items(c, value);
 }
 
-static enum status put_name(struct map *map, struct gguf_text name, int64_t number, const char *path)
+static enum status gguf_put_name(struct map *map, struct gguf_text name, int64_t number, const char *path)
 {
     int64_t old;
     TRY(map_put(map, name.text, name.length, number, &old));
@@ -151,7 +151,7 @@ static enum status put_name(struct map *map, struct gguf_text name, int64_t numb
 }
 
 /* The bytes of a tensor by its type and shape. */
-static enum status tensor_bytes(struct gguf_tensor *t, const char *path)
+static enum status gguf_tensor_bytes(struct gguf_tensor *t, const char *path)
 {
     for (size_t i = 0; i < sizeof BLOCKS / sizeof *BLOCKS; i++) {
         if (BLOCKS[i].number != t->type)
@@ -170,11 +170,11 @@ static enum status tensor_bytes(struct gguf_tensor *t, const char *path)
 }
 
 /* `begin` is where the tensor has to begin in the data; it is moved to the tensor's end. */
-static enum status read_tensor(struct cursor *c, struct gguf_tensor *t, uint64_t *offset)
+static enum status gguf_read_tensor(struct cursor *c, struct gguf_tensor *t, uint64_t *offset)
 {
     uint32_t rank = 0;
-    TRY(read_name(c, &t->name, "tensor's name"));
-    TRY(read_bytes(c, &rank, 4));
+    TRY(gguf_read_name(c, &t->name, "tensor's name"));
+    TRY(gguf_read_bytes(c, &rank, 4));
     if (rank > GGUF_RANK_MAX)
         return fail(ERR_FORMAT, "%s: tensor %.*s has %u dimensions; %d are possible", c->path, (int)t->name.length, t->name.text,
                     rank, GGUF_RANK_MAX);
@@ -182,17 +182,17 @@ static enum status read_tensor(struct cursor *c, struct gguf_tensor *t, uint64_t
     for (int d = 0; d < GGUF_RANK_MAX; d++) {
         t->shape[d] = 1;
         if (d < t->rank)
-            TRY(read_bytes(c, &t->shape[d], 8));
+            TRY(gguf_read_bytes(c, &t->shape[d], 8));
         if (t->shape[d] < 1)
             return fail(ERR_FORMAT, "%s: tensor %.*s has a dimension of %lld", c->path, (int)t->name.length, t->name.text,
                         (long long)t->shape[d]);
     }
-    TRY(read_bytes(c, &t->type, 4));
-    TRY(read_bytes(c, offset, 8));
-    return tensor_bytes(t, c->path);
+    TRY(gguf_read_bytes(c, &t->type, 4));
+    TRY(gguf_read_bytes(c, offset, 8));
+    return gguf_tensor_bytes(t, c->path);
 }
 
-static enum status place_tensors(struct gguf *file, struct cursor *c, const uint64_t *offsets)
+static enum status gguf_place_tensors(struct gguf *file, struct cursor *c, const uint64_t *offsets)
 {
     int64_t alignment = ALIGNMENT, end = 0;
     TRY(gguf_get_int(file, "general.alignment", &alignment));
@@ -216,23 +216,23 @@ static enum status place_tensors(struct gguf *file, struct cursor *c, const uint
     return OK;
 }
 
-static enum status read_all(struct gguf *file, struct cursor *c, struct arena *scratch)
+static enum status gguf_read_all(struct gguf *file, struct cursor *c, struct arena *scratch)
 {
     uint32_t magic = 0, version = 0;
     uint64_t tensors = 0;
     int64_t pairs = 0;
-    TRY(read_bytes(c, &magic, 4));
-    TRY(read_bytes(c, &version, 4));
+    TRY(gguf_read_bytes(c, &magic, 4));
+    TRY(gguf_read_bytes(c, &version, 4));
     if (magic != 0x46554747) /* "GGUF" */
-        TRY(lost_content(c->path, c->data, c->size, "a GGUF file"));
+        TRY(path_hint_content(c->path, c->data, c->size, "a GGUF file"));
     if (magic != 0x46554747)
         return fail(ERR_FORMAT, "%s: is not a GGUF file, though its name says so: download it again, or give a model's directory",
                     c->path);
     if (version != 2 && version != 3)
         return fail(ERR_UNSUPPORTED, "%s: version %u of GGUF, or one written in the other byte order, is not supported", c->path,
                     version);
-    TRY(read_bytes(c, &tensors, 8));
-    TRY(read_count(c, 13, &pairs));
+    TRY(gguf_read_bytes(c, &tensors, 8));
+    TRY(gguf_read_count(c, 13, &pairs));
     if (tensors > (uint64_t)(c->end - c->at) / 24)
         return too_short(c);
     if (pairs > PAIRS_MAX || tensors > TENSORS_MAX)
@@ -246,14 +246,14 @@ static enum status read_all(struct gguf *file, struct cursor *c, struct arena *s
     TRY(map_init(&file->keys, pairs));
     TRY(map_init(&file->names, (int64_t)tensors));
     for (; file->value_count < pairs; file->value_count++) {
-        TRY(read_value(c, &file->values[file->value_count]));
-        TRY(put_name(&file->keys, file->values[file->value_count].key, file->value_count, c->path));
+        TRY(gguf_read_value(c, &file->values[file->value_count]));
+        TRY(gguf_put_name(&file->keys, file->values[file->value_count].key, file->value_count, c->path));
     }
     for (; file->tensor_count < (int64_t)tensors; file->tensor_count++) {
-        TRY(read_tensor(c, &file->tensors[file->tensor_count], &offsets[file->tensor_count]));
-        TRY(put_name(&file->names, file->tensors[file->tensor_count].name, file->tensor_count, c->path));
+        TRY(gguf_read_tensor(c, &file->tensors[file->tensor_count], &offsets[file->tensor_count]));
+        TRY(gguf_put_name(&file->names, file->tensors[file->tensor_count].name, file->tensor_count, c->path));
     }
-    return place_tensors(file, c, offsets);
+    return gguf_place_tensors(file, c, offsets);
 }
 
 enum status gguf_open(struct gguf **out, const char *path)
@@ -268,7 +268,7 @@ enum status gguf_open(struct gguf **out, const char *path)
     if (status == OK) {
         struct cursor cursor = {
             .data = file->map.data, .size = file->map.size, .end = min(file->map.size, HEAD_MAX), .path = file->path};
-        status = read_all(file, &cursor, &scratch);
+        status = gguf_read_all(file, &cursor, &scratch);
     }
     arena_free(&scratch);
     if (status != OK) {
@@ -371,7 +371,7 @@ static bool int_at(const struct gguf_value *value, int64_t i, int64_t *out)
     }
 }
 
-static enum status wrong_type(const struct gguf *file, const char *key, const char *want)
+static enum status gguf_wrong_type(const struct gguf *file, const char *key, const char *want)
 {
     return fail(ERR_FORMAT, "%s: \"%s\" must be %s", file->path, key, want);
 }
@@ -380,7 +380,7 @@ enum status gguf_get_int(const struct gguf *file, const char *key, int64_t *out)
 {
     const struct gguf_value *value = gguf_value_find(file, key);
     bool good = !value || (!value->array && value->type != GGUF_TEXT && int_at(value, 0, out));
-    return good ? OK : wrong_type(file, key, "a whole number");
+    return good ? OK : gguf_wrong_type(file, key, "a whole number");
 }
 
 /* Files have float32 of numbers that were decimal: 1e-05, not 9.99999975e-06. */
@@ -403,7 +403,7 @@ enum status gguf_get_real(const struct gguf *file, const char *key, double *out)
     if (!value)
         return OK;
     if (value->array || value->type == GGUF_TEXT || value->type == GGUF_BOOL)
-        return wrong_type(file, key, "a number");
+        return gguf_wrong_type(file, key, "a number");
     if (value->type == GGUF_F64) {
         memcpy(out, value->data, sizeof *out);
     } else if (value->type == GGUF_F32) {
@@ -412,9 +412,9 @@ enum status gguf_get_real(const struct gguf *file, const char *key, double *out)
     } else if (int_at(value, 0, &whole)) {
         *out = (double)whole;
     } else {
-        return wrong_type(file, key, "a number");
+        return gguf_wrong_type(file, key, "a number");
     }
-    return isfinite(*out) ? OK : wrong_type(file, key, "a finite number");
+    return isfinite(*out) ? OK : gguf_wrong_type(file, key, "a finite number");
 }
 
 enum status gguf_get_bool(const struct gguf *file, const char *key, bool *out)
@@ -423,7 +423,7 @@ enum status gguf_get_bool(const struct gguf *file, const char *key, bool *out)
     if (!value)
         return OK;
     if (value->array || value->type != GGUF_BOOL)
-        return wrong_type(file, key, "true or false");
+        return gguf_wrong_type(file, key, "true or false");
     *out = *value->data;
     return OK;
 }
@@ -434,7 +434,7 @@ enum status gguf_get_text(const struct gguf *file, const char *key, struct gguf_
     if (!value)
         return OK;
     if (value->array || value->type != GGUF_TEXT)
-        return wrong_type(file, key, "a text");
+        return gguf_wrong_type(file, key, "a text");
     uint64_t length;
     memcpy(&length, value->data, 8);
     *out = (struct gguf_text){(const char *)value->data + 8, (int64_t)length};
@@ -449,7 +449,7 @@ enum status gguf_get_texts(const struct gguf *file, const char *key, struct aren
     if (!value)
         return OK;
     if (!value->array || value->type != GGUF_TEXT)
-        return wrong_type(file, key, "an array of texts");
+        return gguf_wrong_type(file, key, "an array of texts");
     if (!(*out = arena_array(arena, value->count + 1, sizeof **out)))
         return ERR_MEMORY;
     const uint8_t *at = value->data;
@@ -470,7 +470,7 @@ enum status gguf_get_reals(const struct gguf *file, const char *key, struct aren
     if (!value)
         return OK;
     if (!value->array || value->type != GGUF_F32)
-        return wrong_type(file, key, "an array of numbers");
+        return gguf_wrong_type(file, key, "an array of numbers");
     if (!(*out = arena_array(arena, value->count + 1, sizeof **out)))
         return ERR_MEMORY;
     memcpy(*out, value->data, (size_t)value->count * sizeof **out);
@@ -486,13 +486,13 @@ enum status gguf_get_ints(const struct gguf *file, const char *key, struct arena
     if (!value)
         return OK;
     if (!value->array || value->type == GGUF_TEXT)
-        return wrong_type(file, key, "an array of whole numbers");
+        return gguf_wrong_type(file, key, "an array of whole numbers");
     if (!(*out = arena_array(arena, value->count + 1, sizeof **out)))
         return ERR_MEMORY;
     for (; *count < value->count; ++*count) {
         int64_t number;
         if (!int_at(value, *count, &number) || number < INT32_MIN || number > INT32_MAX)
-            return wrong_type(file, key, "an array of whole numbers of 32 bits");
+            return gguf_wrong_type(file, key, "an array of whole numbers of 32 bits");
         (*out)[*count] = (int32_t)number;
     }
     return OK;

@@ -13,7 +13,7 @@ void gguf_head_free(struct gguf_head *head)
     *head = (struct gguf_head){0};
 }
 
-static enum status put_number(struct buffer *out, uint64_t value, int bytes)
+static enum status gguf_write_put_number(struct buffer *out, uint64_t value, int bytes)
 {
     uint8_t little[8];
     for (int i = 0; i < bytes; i++)
@@ -21,9 +21,9 @@ static enum status put_number(struct buffer *out, uint64_t value, int bytes)
     return buffer_append(out, little, bytes);
 }
 
-static enum status put_name(struct buffer *out, const char *text, int64_t length)
+static enum status gguf_write_put_name(struct buffer *out, const char *text, int64_t length)
 {
-    TRY(put_number(out, (uint64_t)length, 8));
+    TRY(gguf_write_put_number(out, (uint64_t)length, 8));
     return buffer_append(out, text, length);
 }
 
@@ -31,54 +31,54 @@ static enum status put_float(struct buffer *out, float value)
 {
     uint32_t bits;
     memcpy(&bits, &value, sizeof bits);
-    return put_number(out, bits, 4);
+    return gguf_write_put_number(out, bits, 4);
 }
 
-static enum status put_key(struct gguf_head *head, const char *key, enum gguf_type type)
+static enum status gguf_write_put_key(struct gguf_head *head, const char *key, enum gguf_type type)
 {
     head->count++;
-    TRY(put_name(&head->pairs, key, (int64_t)strlen(key)));
-    return put_number(&head->pairs, (uint64_t)type, 4);
+    TRY(gguf_write_put_name(&head->pairs, key, (int64_t)strlen(key)));
+    return gguf_write_put_number(&head->pairs, (uint64_t)type, 4);
 }
 
 static enum status put_array(struct gguf_head *head, const char *key, enum gguf_type type, int64_t count)
 {
-    TRY(put_key(head, key, GGUF_ARRAY));
-    TRY(put_number(&head->pairs, (uint64_t)type, 4));
-    return put_number(&head->pairs, (uint64_t)count, 8);
+    TRY(gguf_write_put_key(head, key, GGUF_ARRAY));
+    TRY(gguf_write_put_number(&head->pairs, (uint64_t)type, 4));
+    return gguf_write_put_number(&head->pairs, (uint64_t)count, 8);
 }
 
 enum status gguf_put_text(struct gguf_head *head, const char *key, const char *text)
 {
-    TRY(put_key(head, key, GGUF_TEXT));
-    return put_name(&head->pairs, text, (int64_t)strlen(text));
+    TRY(gguf_write_put_key(head, key, GGUF_TEXT));
+    return gguf_write_put_name(&head->pairs, text, (int64_t)strlen(text));
 }
 
 enum status gguf_put_size(struct gguf_head *head, const char *key, int64_t value)
 {
     if (value < 0 || value > UINT32_MAX)
         return fail(ERR_ARGUMENT, "%s cannot be %lld in a GGUF file", key, (long long)value);
-    TRY(put_key(head, key, GGUF_U32));
-    return put_number(&head->pairs, (uint64_t)value, 4);
+    TRY(gguf_write_put_key(head, key, GGUF_U32));
+    return gguf_write_put_number(&head->pairs, (uint64_t)value, 4);
 }
 
 enum status gguf_put_real(struct gguf_head *head, const char *key, double value)
 {
-    TRY(put_key(head, key, GGUF_F32));
+    TRY(gguf_write_put_key(head, key, GGUF_F32));
     return put_float(&head->pairs, (float)value);
 }
 
 enum status gguf_put_bool(struct gguf_head *head, const char *key, bool value)
 {
-    TRY(put_key(head, key, GGUF_BOOL));
-    return put_number(&head->pairs, value, 1);
+    TRY(gguf_write_put_key(head, key, GGUF_BOOL));
+    return gguf_write_put_number(&head->pairs, value, 1);
 }
 
 enum status gguf_put_texts(struct gguf_head *head, const char *key, const struct gguf_text *texts, int64_t count)
 {
     TRY(put_array(head, key, GGUF_TEXT, count));
     for (int64_t i = 0; i < count; i++)
-        TRY(put_name(&head->pairs, texts[i].text, texts[i].length));
+        TRY(gguf_write_put_name(&head->pairs, texts[i].text, texts[i].length));
     return OK;
 }
 
@@ -86,7 +86,7 @@ enum status gguf_put_ints(struct gguf_head *head, const char *key, const int32_t
 {
     TRY(put_array(head, key, GGUF_I32, count));
     for (int64_t i = 0; i < count; i++)
-        TRY(put_number(&head->pairs, (uint32_t)values[i], 4));
+        TRY(gguf_write_put_number(&head->pairs, (uint32_t)values[i], 4));
     return OK;
 }
 
@@ -102,7 +102,7 @@ enum status gguf_put_bools(struct gguf_head *head, const char *key, const bool *
 {
     TRY(put_array(head, key, GGUF_BOOL, count));
     for (int64_t i = 0; i < count; i++)
-        TRY(put_number(&head->pairs, values[i], 1));
+        TRY(gguf_write_put_number(&head->pairs, values[i], 1));
     return OK;
 }
 
@@ -123,11 +123,11 @@ enum status gguf_put_value(struct gguf_head *head, const struct gguf_value *valu
 {
     int64_t bytes = 0;
     head->count++;
-    TRY(put_name(&head->pairs, value->key.text, value->key.length));
-    TRY(put_number(&head->pairs, (uint64_t)(value->array ? GGUF_ARRAY : value->type), 4));
+    TRY(gguf_write_put_name(&head->pairs, value->key.text, value->key.length));
+    TRY(gguf_write_put_number(&head->pairs, (uint64_t)(value->array ? GGUF_ARRAY : value->type), 4));
     if (value->array) {
-        TRY(put_number(&head->pairs, (uint64_t)value->type, 4));
-        TRY(put_number(&head->pairs, (uint64_t)value->count, 8));
+        TRY(gguf_write_put_number(&head->pairs, (uint64_t)value->type, 4));
+        TRY(gguf_write_put_number(&head->pairs, (uint64_t)value->count, 8));
     }
     for (int64_t i = 0; i < value->count; i++)
         bytes += item_bytes(value->type, value->data + bytes);
@@ -136,21 +136,22 @@ enum status gguf_put_value(struct gguf_head *head, const struct gguf_value *valu
 
 static enum status put_tensor(struct buffer *out, const struct gguf_tensor *t, int64_t offset)
 {
-    TRY(put_name(out, t->name.text, t->name.length));
-    TRY(put_number(out, (uint64_t)t->rank, 4));
+    TRY(gguf_write_put_name(out, t->name.text, t->name.length));
+    TRY(gguf_write_put_number(out, (uint64_t)t->rank, 4));
     for (int d = 0; d < t->rank; d++)
-        TRY(put_number(out, (uint64_t)t->shape[d], 8));
-    TRY(put_number(out, t->type, 4));
-    return put_number(out, (uint64_t)offset, 8);
+        TRY(gguf_write_put_number(out, (uint64_t)t->shape[d], 8));
+    TRY(gguf_write_put_number(out, t->type, 4));
+    return gguf_write_put_number(out, (uint64_t)offset, 8);
 }
 
-static enum status describe(struct buffer *out, const struct gguf_head *head, const struct gguf_tensor *tensors, int64_t count)
+static enum status gguf_write_describe(struct buffer *out, const struct gguf_head *head, const struct gguf_tensor *tensors,
+                                       int64_t count)
 {
     int64_t offset = 0;
     TRY(buffer_append(out, "GGUF", 4));
-    TRY(put_number(out, VERSION, 4));
-    TRY(put_number(out, (uint64_t)count, 8));
-    TRY(put_number(out, (uint64_t)head->count, 8));
+    TRY(gguf_write_put_number(out, VERSION, 4));
+    TRY(gguf_write_put_number(out, (uint64_t)count, 8));
+    TRY(gguf_write_put_number(out, (uint64_t)head->count, 8));
     TRY(buffer_append(out, head->pairs.data, head->pairs.size));
     for (int64_t i = 0; i < count; i++) {
         TRY(put_tensor(out, &tensors[i], offset));
@@ -176,7 +177,7 @@ static enum status stream(struct file_writer *writer, const struct buffer *front
 enum status gguf_write_bytes(const struct gguf_head *head, const struct gguf_tensor *tensors, int64_t count, int64_t *bytes)
 {
     struct buffer front = {0};
-    enum status status = describe(&front, head, tensors, count);
+    enum status status = gguf_write_describe(&front, head, tensors, count);
     *bytes = front.size;
     for (int64_t i = 0; i < count; i++)
         *bytes += round_up(tensors[i].bytes, ALIGN);
@@ -189,7 +190,7 @@ enum status gguf_write(const char *path, const struct gguf_head *head, const str
 {
     struct buffer front = {0};
     struct file_writer writer;
-    enum status status = describe(&front, head, tensors, count);
+    enum status status = gguf_write_describe(&front, head, tensors, count);
     if (status == OK)
         status = file_writer_open(&writer, path);
     if (status == OK) {

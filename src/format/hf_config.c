@@ -9,7 +9,7 @@
 
 enum { FILE_MAX = 16 << 20 };
 
-static enum status read_object(json_t **tree, const char *path, int64_t max_bytes)
+static enum status hf_config_read_object(json_t **tree, const char *path, int64_t max_bytes)
 {
     TRY(json_parse_file(tree, path, max_bytes));
     if (json_is_object(*tree))
@@ -49,7 +49,7 @@ static enum status read_eos(struct hf_config *config, const json_t *tree, const 
     return OK;
 }
 
-static enum status read_token(const json_t *tree, const char *key, int64_t *out, const char *path)
+static enum status hf_config_read_token(const json_t *tree, const char *key, int64_t *out, const char *path)
 {
     const json_t *value = json_object_get(tree, key);
     return !value || json_is_null(value) ? OK : token_id(value, out, key, path);
@@ -58,8 +58,8 @@ static enum status read_token(const json_t *tree, const char *key, int64_t *out,
 static enum status read_tokens(struct hf_config *config, const json_t *tree, const char *path)
 {
     TRY(read_eos(config, tree, path));
-    TRY(read_token(tree, "bos_token_id", &config->bos, path));
-    return read_token(tree, "pad_token_id", &config->pad, path);
+    TRY(hf_config_read_token(tree, "bos_token_id", &config->bos, path));
+    return hf_config_read_token(tree, "pad_token_id", &config->pad, path);
 }
 
 static enum status read_generation(struct hf_config *config, const char *dir)
@@ -70,13 +70,13 @@ static enum status read_generation(struct hf_config *config, const char *dir)
     if (!file_exists(path))
         return OK;
     json_t *tree;
-    TRY(read_object(&tree, path, HF_GENERATION_BYTES_MAX));
+    TRY(hf_config_read_object(&tree, path, HF_GENERATION_BYTES_MAX));
     enum status status = read_tokens(config, tree, path);
     json_decref(tree);
     return status;
 }
 
-static enum status read_names(struct hf_config *config)
+static enum status hf_config_read_names(struct hf_config *config)
 {
     const json_t *tree = config->root ? config->root : config->tree;
     TRY(json_get_text(config->tree, "model_type", &config->model_type, config->path));
@@ -103,9 +103,9 @@ static enum status read_names(struct hf_config *config)
 
 const char *hf_config_whole_name(char name[static NAME_SIZE], const char *of)
 {
-    static const char alone[] = "model.";
-    bool inside = strncmp(of, alone, strlen(alone)) == 0;
-    snprintf(name, NAME_SIZE, "%s%s", inside ? HF_CONFIG_TEXT : "", of + (inside ? strlen(alone) : 0));
+    static const char plain[] = "model.";
+    bool inside = strncmp(of, plain, strlen(plain)) == 0;
+    snprintf(name, NAME_SIZE, "%s%s", inside ? HF_CONFIG_TEXT : "", of + (inside ? strlen(plain) : 0));
     return name;
 }
 
@@ -122,16 +122,16 @@ static enum status enter_text(struct hf_config *config)
     return whole && json_object_set(text, tied, whole) ? ERR_MEMORY : OK;
 }
 
-static enum status read_files(struct hf_config *config, const char *dir)
+static enum status hf_config_read_files(struct hf_config *config, const char *dir)
 {
     config->path = file_join(&config->arena, dir, "config.json");
     if (!config->path)
         return ERR_MEMORY;
     if (!file_exists(config->path))
         return fail(ERR_IO, "%s: no such file; it is downloaded with the model, and says what the weights are", config->path);
-    TRY(read_object(&config->tree, config->path, FILE_MAX));
+    TRY(hf_config_read_object(&config->tree, config->path, FILE_MAX));
     TRY(enter_text(config));
-    TRY(read_names(config));
+    TRY(hf_config_read_names(config));
     TRY(read_tokens(config, config->tree, config->path));
     if (config->root)
         TRY(read_tokens(config, config->root, config->path));
@@ -141,25 +141,25 @@ static enum status read_files(struct hf_config *config, const char *dir)
 enum status hf_config_open(struct hf_config *config, const char *dir)
 {
     *config = (struct hf_config){.bos = -1, .pad = -1};
-    enum status status = read_files(config, dir);
+    enum status status = hf_config_read_files(config, dir);
     if (status != OK)
         hf_config_close(config);
     return status;
 }
 
-static enum status take(struct hf_config *config, const char *path)
+static enum status hf_config_take_key(struct hf_config *config, const char *path)
 {
     config->path = arena_format(&config->arena, "%s", path);
     if (!config->path)
         return ERR_MEMORY;
-    TRY(read_names(config));
+    TRY(hf_config_read_names(config));
     return read_tokens(config, config->tree, config->path);
 }
 
 enum status hf_config_take(struct hf_config *config, json_t *tree, const char *path)
 {
     *config = (struct hf_config){.tree = tree, .bos = -1, .pad = -1};
-    enum status status = take(config, path);
+    enum status status = hf_config_take_key(config, path);
     if (status != OK)
         hf_config_close(config);
     return status;

@@ -38,7 +38,7 @@ enum status hf_config_open(struct hf_config *config, const char *dir);
 enum status hf_config_take(struct hf_config *config, json_t *tree, const char *path);
 void hf_config_close(struct hf_config *config); /* frees all strings too */
 
-/* The name, in a model with other parts, of what is `of` in a model of text alone: "model.norm" is below HF_CONFIG_TEXT there. */
+/* The name, in a model with other parts, of what is `of` in a text-only model: "model.norm" is below HF_CONFIG_TEXT there. */
 #define HF_CONFIG_TEXT "model.language_model."
 const char *hf_config_whole_name(char name[static NAME_SIZE], const char *of);
 

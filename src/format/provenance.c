@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/file.h"
+#include "base/log.h"
 #include "base/minisign.h"
 #include "base/parallel.h"
 #include "base/reader.h"
@@ -37,7 +38,7 @@ static enum status hash_pieces(struct reader *reader, char *chunk, struct proven
     return OK;
 }
 
-static enum status hash_file(struct provenance_file *f)
+static enum status provenance_hash_file(struct provenance_file *f)
 {
     struct reader reader;
     bool reads = f->by != PROVENANCE_SIZE && !f->known;
@@ -54,7 +55,7 @@ static void hash_some(void *context, int64_t begin, int64_t end)
 {
     struct provenance_file *files = context;
     for (int64_t i = begin; i < end; i++)
-        files[i].status = hash_file(&files[i]);
+        files[i].status = provenance_hash_file(&files[i]);
 }
 
 /* A message is its thread's: what failed is tried again, here. */
@@ -65,14 +66,14 @@ enum status provenance_hash(struct provenance_file *files, int64_t count)
         if (files[i].status == ERR_MEMORY)
             return fail(ERR_MEMORY, "%s: out of memory for its digest", files[i].path);
         if (files[i].status != OK)
-            TRY(files[i].status = hash_file(&files[i]));
+            TRY(files[i].status = provenance_hash_file(&files[i]));
     }
     return OK;
 }
 
 /* --- writing -------------------------------------------------------------------------------------------------------------- */
 
-static int by_name(const void *a, const void *b)
+static int provenance_by_name(const void *a, const void *b)
 {
     return strcmp(((const struct provenance_file *)a)->name, ((const struct provenance_file *)b)->name);
 }
@@ -80,7 +81,7 @@ static int by_name(const void *a, const void *b)
 void provenance_sort(struct provenance_file *files, int64_t count)
 {
     if (count)
-        qsort(files, (size_t)count, sizeof *files, by_name);
+        qsort(files, (size_t)count, sizeof *files, provenance_by_name);
 }
 
 static const char *const keys[] = {[PROVENANCE_SHA256] = "sha256", [PROVENANCE_XXH128] = "xxh128"};
@@ -100,7 +101,7 @@ json_t *provenance_json(const struct provenance_file *files, int64_t count)
     return list;
 }
 
-static enum status sign(struct arena *arena, const char *path, const char *text, const struct minisign_key *key)
+static enum status provenance_sign(struct arena *arena, const char *path, const char *text, const struct minisign_key *key)
 {
     struct sha sha;
     char digest[SHA_TEXT];
@@ -122,9 +123,11 @@ static enum status write_text(struct arena *arena, const char *dir, const char *
     const char *path = file_join(arena, dir, PROVENANCE_FILE), *signature = file_join(arena, dir, PROVENANCE_SIGNATURE);
     if (!path || !signature)
         return ERR_MEMORY;
+    if (!key && file_exists(signature))
+        log_message(LOG_WARNING, "%s: removed, because the result that takes its place is not signed (--sign)", signature);
     file_remove(signature);
     TRY(file_replace(path, text, (int64_t)strlen(text)));
-    return key ? sign(arena, signature, text, key) : OK;
+    return key ? provenance_sign(arena, signature, text, key) : OK;
 }
 
 enum status provenance_write(const char *dir, json_t *record, const struct minisign_key *key)
@@ -144,7 +147,7 @@ enum status provenance_write(const char *dir, json_t *record, const struct minis
 /* --- reading -------------------------------------------------------------------------------------------------------------- */
 
 /* A name of an entry of the folder itself, which can be printed as it is. */
-static bool is_plain(const char *name)
+static bool provenance_is_plain(const char *name)
 {
     uint32_t code;
     for (const char *at = name; *at; at += utf8_decode(at, &code))
@@ -169,15 +172,16 @@ static bool is_digest(const json_t *file)
     return by == PROVENANCE_SIZE || (text && strlen(text) == digits && strspn(text, "0123456789abcdef") == digits);
 }
 
-static bool is_entry(const json_t *file)
+static bool provenance_is_entry(const json_t *file)
 {
     const json_t *bytes = json_object_get(file, "bytes"), *named = json_object_get(file, "name");
     const char *name = json_string_value(named);
-    return name && strlen(name) == json_string_length(named) && is_plain(name) && json_is_integer(bytes) &&
+    return name && strlen(name) == json_string_length(named) && provenance_is_plain(name) && json_is_integer(bytes) &&
            json_integer_value(bytes) >= 0 && is_digest(file);
 }
 
-/* A name that is there twice could be checked as one thing and used as another. Names of data may be: folders are not told. */
+/* A name that is there twice could be checked as one thing and used as another. Names of data may be: folders are not
+ * distinguished. */
 static enum status check_list(const json_t *list, bool ascending, const char *where)
 {
     const char *before = "";
@@ -187,7 +191,7 @@ static enum status check_list(const json_t *list, bool ascending, const char *wh
         return fail(ERR_FORMAT, "%s: \"files\" is missing, or not a list of at most %d files", where, FILES_MAX);
     json_array_foreach(list, i, file)
     {
-        if (!is_entry(file))
+        if (!provenance_is_entry(file))
             return fail(ERR_FORMAT, "%s: file %zu of a list has no plain name, no size, or no right digest", where, i + 1);
         const char *name = json_string_value(json_object_get(file, "name"));
         if (ascending && strcmp(name, before) <= 0)

@@ -2,13 +2,13 @@
  *
  *     provenance              1, the version of this layout
  *     hone, made_by           the version, and the command: "train", "pull"
- *     made_from               the base model, the data, the options (train/origin.h)
+ *     made_from               the base model, the data, the options (state/origin.h)
  *     files                   {name, bytes, sha256 or xxh128 or neither}, in the order of their names
  *     provenance.json.minisig a signature of the above, if there was a key (base/minisign.h)
  *
  * It has no time, no path and no id of a run: the same run gives the same bytes. It is written after the files that it names, so
  * that those of a run that was killed on the way do not agree with it. checksums.xxh128 finds damage; only a signature finds
- * forgery, because who can change a file can change its digest too.
+ * forgery, because somebody who can change a file can change its digest too.
  */
 #ifndef FORMAT_PROVENANCE_H
 #define FORMAT_PROVENANCE_H
@@ -29,6 +29,7 @@ enum { PROVENANCE_BYTES_MAX = 1 << 20 };
 enum { PROVENANCE_SMALL = 256 << 20 };
 
 struct minisign_key;
+struct minisign_public;
 
 /* Whether a file of this name is one of the two. */
 bool provenance_is_file(const char *name);
@@ -64,5 +65,18 @@ enum status provenance_parse(json_t **record, const char *text, int64_t size, co
 
 /* The digest of an entry, or NULL, and which it is. */
 const char *provenance_digest(const json_t *file, enum provenance_by *by);
+
+/* --- comparing: provenance_check.c ------------------------------------------------------------------------------------------ */
+
+/* Whether the record's own files have one of this name. */
+bool provenance_lists(const json_t *record, const char *name);
+
+/* Compares a file with its entry; one of another size is not read. ERR_FORMAT: it is missing or was changed; or, if it is to be
+ * covered by a signature, it has no SHA-256. *state is what it is in a word or three. */
+enum status provenance_compare(const char *path, const json_t *entry, bool signed_for, const char **state);
+
+/* Reads the record of a folder that this key must have signed, and compares every file with it. ERR_FORMAT if one of this does
+ * not hold, ERR_IO if there is no record. */
+enum status provenance_open_signed(json_t **record, const char *dir, const struct minisign_public *key);
 
 #endif

@@ -8,7 +8,7 @@
 
 enum { BLOCK = 32, HALF = BLOCK / 2 };
 
-static void put_half(uint8_t *to, float f)
+static void quantise_put_half(uint8_t *to, float f)
 {
     uint16_t half = f16_from_f32(f);
     to[0] = (uint8_t)half;
@@ -16,7 +16,7 @@ static void put_half(uint8_t *to, float f)
 }
 
 /* The element of the largest magnitude, with its sign; the first of several. */
-static float extreme(const float *w)
+static float quantise_extreme(const float *w)
 {
     float largest = 0, value = 0;
     for (int i = 0; i < BLOCK; i++)
@@ -40,7 +40,7 @@ static uint8_t code(float value, float half, int top)
 }
 
 /* Low nibbles: of elements 0 to 15 in the low halves of bytes, of 16 to 31 in the high ones. */
-static void put_nibbles(uint8_t *to, const uint8_t codes[BLOCK])
+static void quantise_put_nibbles(uint8_t *to, const uint8_t codes[BLOCK])
 {
     for (int i = 0; i < HALF; i++)
         to[i] = (uint8_t)((codes[i] & 15) | (codes[HALF + i] & 15) << 4);
@@ -58,11 +58,11 @@ void q4_0_quantise(const float *w, int64_t count, uint8_t *blocks)
 {
     for (const float *end = w + count; w < end; w += BLOCK, blocks += 18) {
         uint8_t codes[BLOCK];
-        float scale = extreme(w) / -8, inverse = inverse_of(scale);
+        float scale = quantise_extreme(w) / -8, inverse = inverse_of(scale);
         for (int i = 0; i < BLOCK; i++)
             codes[i] = code(w[i] * inverse, 8.5f, 15);
-        put_half(blocks, scale);
-        put_nibbles(blocks + 2, codes);
+        quantise_put_half(blocks, scale);
+        quantise_put_nibbles(blocks + 2, codes);
     }
 }
 
@@ -70,12 +70,12 @@ void q5_0_quantise(const float *w, int64_t count, uint8_t *blocks)
 {
     for (const float *end = w + count; w < end; w += BLOCK, blocks += 22) {
         uint8_t codes[BLOCK];
-        float scale = extreme(w) / -16, inverse = inverse_of(scale);
+        float scale = quantise_extreme(w) / -16, inverse = inverse_of(scale);
         for (int i = 0; i < BLOCK; i++)
             codes[i] = code(w[i] * inverse, 16.5f, 31);
-        put_half(blocks, scale);
+        quantise_put_half(blocks, scale);
         put_fifth_bits(blocks + 2, codes);
-        put_nibbles(blocks + 6, codes);
+        quantise_put_nibbles(blocks + 6, codes);
     }
 }
 
@@ -91,18 +91,18 @@ void q5_1_quantise(const float *w, int64_t count, uint8_t *blocks)
         float scale = (high - low) / 31, inverse = inverse_of(scale);
         for (int i = 0; i < BLOCK; i++)
             codes[i] = code((w[i] - low) * inverse, 0.5f, 31);
-        put_half(blocks, scale);
-        put_half(blocks + 2, low);
+        quantise_put_half(blocks, scale);
+        quantise_put_half(blocks + 2, low);
         put_fifth_bits(blocks + 4, codes);
-        put_nibbles(blocks + 8, codes);
+        quantise_put_nibbles(blocks + 8, codes);
     }
 }
 
 void q8_0_quantise(const float *w, int64_t count, uint8_t *blocks)
 {
     for (const float *end = w + count; w < end; w += BLOCK, blocks += 34) {
-        float scale = fabsf(extreme(w)) / 127, inverse = inverse_of(scale);
-        put_half(blocks, scale);
+        float scale = fabsf(quantise_extreme(w)) / 127, inverse = inverse_of(scale);
+        quantise_put_half(blocks, scale);
         for (int i = 0; i < BLOCK; i++)
             blocks[2 + i] = (uint8_t)(int8_t)roundf(w[i] * inverse);
     }

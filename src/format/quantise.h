@@ -1,5 +1,5 @@
 /* Weights to blocks of GGUF's types, as llama.cpp's reference quantises them (without an importance matrix). `count` elements are
- * whole blocks. What a block means is in ops/blocks.kl. */
+ * whole blocks. What a block means is in ops/weights/blocks.kl. */
 #ifndef FORMAT_QUANTISE_H
 #define FORMAT_QUANTISE_H
 

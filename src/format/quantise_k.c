@@ -12,7 +12,7 @@ enum { SUPER = 256, GROUP = 32, GROUPS = SUPER / GROUP, SMALL = 16, SMALLS = SUP
 
 #define TINY 1e-15f /* a group below it is zeros */
 
-static void put_half(uint8_t *to, float f)
+static void quantise_k_put_half(uint8_t *to, float f)
 {
     uint16_t half = f16_from_f32(f);
     to[0] = (uint8_t)half;
@@ -25,7 +25,7 @@ static float get_half(const uint8_t *from)
 }
 
 /* To nearest, ties to even. */
-static int nearest(float f)
+static int quantise_k_nearest(float f)
 {
     return (int)rintf(f);
 }
@@ -58,10 +58,10 @@ static float error_of(const float *w, const float *weights, float scale, float l
     return error;
 }
 
-static void encode(const float *w, float inverse, float low, int top, uint8_t *codes)
+static void quantise_k_encode(const float *w, float inverse, float low, int top, uint8_t *codes)
 {
     for (int i = 0; i < GROUP; i++)
-        codes[i] = (uint8_t)within(nearest(inverse * (w[i] - low)), 0, top);
+        codes[i] = (uint8_t)within(quantise_k_nearest(inverse * (w[i] - low)), 0, top);
 }
 
 /* The scale and the minimum (at most 0) that fit these codes best; false: they do not decide it. */
@@ -105,12 +105,12 @@ static void fit_group(const float *w, const struct search *search, struct group 
         return;
     float inverse = (float)search->top / (high - low), best;
     g->scale = 1 / inverse;
-    encode(w, inverse, low, search->top, g->codes);
+    quantise_k_encode(w, inverse, low, search->top, g->codes);
     best = error_of(w, weights, g->scale, low, g->codes);
     for (int step = 0; step <= search->steps; step++) {
         uint8_t codes[GROUP];
         float scale, min, candidate = search->first + 0.1f * (float)step + (float)search->top;
-        encode(w, candidate / (high - low), low, search->top, codes);
+        quantise_k_encode(w, candidate / (high - low), low, search->top, codes);
         if (!fit(w, weights, codes, sum_w, sum_x, &scale, &min))
             continue;
         float error = error_of(w, weights, scale, min, codes);
@@ -148,22 +148,22 @@ static void code_groups(const float *w, const struct search *search, uint8_t *bl
     }
     float to_scale = scale_max > 0 ? 63 / scale_max : 0, to_min = min_max > 0 ? 63 / min_max : 0;
     for (int j = 0; j < GROUPS; j++) {
-        scales[j] = (uint8_t)within(nearest(to_scale * groups[j].scale), 0, 63);
-        mins[j] = (uint8_t)within(nearest(to_min * groups[j].min), 0, 63);
+        scales[j] = (uint8_t)within(quantise_k_nearest(to_scale * groups[j].scale), 0, 63);
+        mins[j] = (uint8_t)within(quantise_k_nearest(to_min * groups[j].min), 0, 63);
     }
-    put_half(block, scale_max / 63);
-    put_half(block + 2, min_max / 63);
+    quantise_k_put_half(block, scale_max / 63);
+    quantise_k_put_half(block + 2, min_max / 63);
     put_scales(block + 4, scales, mins);
     for (int j = 0; j < GROUPS; j++) {
         float scale = get_half(block) * (float)scales[j], min = get_half(block + 2) * (float)mins[j];
         memcpy(codes + GROUP * j, groups[j].codes, GROUP);
         for (int i = 0; i < GROUP && scale != 0; i++)
-            codes[GROUP * j + i] = (uint8_t)within(nearest((w[GROUP * j + i] + min) / scale), 0, search->top);
+            codes[GROUP * j + i] = (uint8_t)within(quantise_k_nearest((w[GROUP * j + i] + min) / scale), 0, search->top);
     }
 }
 
 /* Low nibbles of two groups at a time: the first in the low halves of 32 bytes, the second in the high ones. */
-static void put_nibbles(uint8_t *to, const uint8_t codes[SUPER])
+static void quantise_k_put_nibbles(uint8_t *to, const uint8_t codes[SUPER])
 {
     for (int pair = 0; pair < GROUPS / 2; pair++)
         for (int i = 0; i < GROUP; i++)
@@ -177,7 +177,7 @@ void q4_k_quantise(const float *w, int64_t count, uint8_t *blocks)
     for (const float *end = w + count; w < end; w += SUPER, blocks += 144) {
         uint8_t codes[SUPER];
         code_groups(w, &search, blocks, codes);
-        put_nibbles(blocks + 16, codes);
+        quantise_k_put_nibbles(blocks + 16, codes);
     }
 }
 
@@ -193,18 +193,18 @@ void q5_k_quantise(const float *w, int64_t count, uint8_t *blocks)
                 bits |= codes[GROUP * j + i] >> 4 << j;
             blocks[16 + i] = (uint8_t)bits;
         }
-        put_nibbles(blocks + 48, codes);
+        quantise_k_put_nibbles(blocks + 48, codes);
     }
 }
 
-/* --- a scale alone: Q6_K ------------------------------------------------------------------------------------------------ */
+/* --- only a scale: Q6_K ------------------------------------------------------------------------------------------------- */
 
 enum { TOP = 32 }; /* codes are −32 … 31 */
 
 static void encode_six_bits(const float *w, float inverse, uint8_t codes[SMALL])
 {
     for (int i = 0; i < SMALL; i++)
-        codes[i] = (uint8_t)(TOP + within(nearest(inverse * w[i]), -TOP, TOP - 1));
+        codes[i] = (uint8_t)(TOP + within(quantise_k_nearest(inverse * w[i]), -TOP, TOP - 1));
 }
 
 /* Σ w² · w · l and Σ w² · l², of which the best scale is the quotient. */
@@ -276,14 +276,14 @@ static void code_six_bits(const float *w, uint8_t *block)
     if (largest < TINY)
         return;
     float inverse = -128 / value;
-    put_half(block + 208, 1 / inverse);
+    quantise_k_put_half(block + 208, 1 / inverse);
     for (int j = 0; j < SMALLS; j++) {
-        int code = nearest(inverse * scales[j]);
+        int code = quantise_k_nearest(inverse * scales[j]);
         int8_t small = (int8_t)(code < 127 ? code : 127);
         float scale = get_half(block + 208) * (float)small;
         block[192 + j] = (uint8_t)small;
         for (int i = 0; i < SMALL && scale != 0; i++)
-            codes[SMALL * j + i] = (uint8_t)(TOP + within(nearest(w[SMALL * j + i] / scale), -TOP, TOP - 1));
+            codes[SMALL * j + i] = (uint8_t)(TOP + within(quantise_k_nearest(w[SMALL * j + i] / scale), -TOP, TOP - 1));
     }
     put_six_bits(block, codes);
 }

@@ -136,7 +136,7 @@ static enum status find_weights(struct index *index, struct json_reader *json)
                : fail(ERR_FORMAT, "%s: \"weight_map\" is missing or empty", index->path);
 }
 
-static enum status read_text(struct index *index)
+static enum status safetensors_index_read_text(struct index *index)
 {
     struct json_reader json;
     TRY(map_init(&index->known, 0));
@@ -153,7 +153,7 @@ static enum status read_text(struct index *index)
 enum status safetensors_read_index(struct safetensors *file, const char *dir, const char *path)
 {
     struct index index = {.dir = dir, .path = path};
-    enum status status = read_text(&index);
+    enum status status = safetensors_index_read_text(&index);
     if (status == OK)
         status = read_shards(file, &index);
     map_free(&index.known);

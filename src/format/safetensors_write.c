@@ -1,4 +1,4 @@
-/* Writing safetensors: the header from the shapes alone, then each tensor's bytes straight to the file. */
+/* Writing safetensors: the header only from the shapes, then each tensor's bytes straight to the file. */
 #include "base/number.h"
 #include "format/safetensors.h"
 
@@ -16,7 +16,7 @@ static int by_dtype_and_name(const void *a, const void *b)
     return strcmp(x->name, y->name);
 }
 
-static enum status check(const struct safetensors_tensor *t, const char *path)
+static enum status safetensors_write_check(const struct safetensors_tensor *t, const char *path)
 {
     int64_t bits = safetensors_dtype_bits(t->dtype);
     if (t->rank < 0 || t->rank > SAFETENSORS_RANK_MAX)
@@ -31,7 +31,7 @@ static enum status check(const struct safetensors_tensor *t, const char *path)
 }
 
 /* Takes ownership of `value`, which may be NULL (out of memory, or text that is not UTF-8). */
-static enum status put(json_t *object, const char *key, json_t *value, const char *path)
+static enum status safetensors_write_put(json_t *object, const char *key, json_t *value, const char *path)
 {
     if (json_object_get(object, key)) {
         json_decref(value);
@@ -43,18 +43,18 @@ static enum status put(json_t *object, const char *key, json_t *value, const cha
                           : fail(ERR_ARGUMENT, "%s: \"%s\" cannot be written: it is not UTF-8", path, key);
 }
 
-static enum status describe(json_t *header, const struct safetensors_tensor *const *order, int64_t count,
-                            const char *const *metadata, const char *path)
+static enum status safetensors_write_describe(json_t *header, const struct safetensors_tensor *const *order, int64_t count,
+                                              const char *const *metadata, const char *path)
 {
     if (metadata) {
-        TRY(put(header, "__metadata__", json_object(), path));
+        TRY(safetensors_write_put(header, "__metadata__", json_object(), path));
         for (; *metadata; metadata += 2)
-            TRY(put(json_object_get(header, "__metadata__"), metadata[0], json_string(metadata[1]), path));
+            TRY(safetensors_write_put(json_object_get(header, "__metadata__"), metadata[0], json_string(metadata[1]), path));
     }
     int64_t begin = 0;
     for (int64_t i = 0; i < count; i++) {
         const struct safetensors_tensor *t = order[i];
-        TRY(check(t, path));
+        TRY(safetensors_write_check(t, path));
         json_t *shape = json_array();
         for (int d = 0; d < t->rank; d++)
             json_array_append_new(shape, json_integer(t->shape[d]));
@@ -63,10 +63,10 @@ static enum status describe(json_t *header, const struct safetensors_tensor *con
             json_decref(shape);
             return fail(ERR_ARGUMENT, "%s: tensor %s does not fit into one file", path, t->name);
         }
-        TRY(put(header, t->name,
-                json_pack("{s:s, s:o, s:[I, I]}", "dtype", safetensors_dtype_name(t->dtype), "shape", shape, "data_offsets",
-                          (json_int_t)begin, (json_int_t)end),
-                path));
+        TRY(safetensors_write_put(header, t->name,
+                                  json_pack("{s:s, s:o, s:[I, I]}", "dtype", safetensors_dtype_name(t->dtype), "shape", shape,
+                                            "data_offsets", (json_int_t)begin, (json_int_t)end),
+                                  path));
         begin = end;
     }
     return OK;
@@ -95,7 +95,7 @@ static enum status fill_front(struct front *f, json_t *header, const struct safe
     for (int64_t i = 0; i < count; i++)
         f->order[i] = &tensors[i];
     qsort(f->order, (size_t)count, sizeof *f->order, by_dtype_and_name);
-    TRY(describe(header, f->order, count, metadata, path));
+    TRY(safetensors_write_describe(header, f->order, count, metadata, path));
     f->text = json_write(header, JSON_COMPACT);
     if (!f->text)
         return fail_at(ERR_MEMORY, "%s: ", path);
@@ -116,7 +116,7 @@ static enum status make_front(struct front *f, const struct safetensors_tensor *
     return status;
 }
 
-static enum status write_header(struct file_writer *writer, const struct front *f)
+static enum status safetensors_write_header(struct file_writer *writer, const struct front *f)
 {
     uint8_t prefix[8];
     for (int i = 0; i < 8; i++)
@@ -147,11 +147,11 @@ static enum status write_tensor(struct file_writer *writer, const struct safeten
     return OK;
 }
 
-static enum status write_file(const char *path, const struct front *f, int64_t count, const struct source *source)
+static enum status safetensors_write_file(const char *path, const struct front *f, int64_t count, const struct source *source)
 {
     struct file_writer writer;
     TRY(file_writer_open(&writer, path));
-    enum status status = write_header(&writer, f);
+    enum status status = safetensors_write_header(&writer, f);
     for (int64_t i = 0; status == OK && i < count; i++)
         status = write_tensor(&writer, f->order[i], source);
     if (status == OK)
@@ -184,7 +184,7 @@ enum status safetensors_write_from(const char *path, const struct safetensors_te
     struct front f;
     TRY(make_front(&f, tensors, count, metadata, path));
     struct source source = {tensors, read, context, arena_alloc(&f.arena, read ? PIECE_BYTES : 1)};
-    enum status status = source.piece ? write_file(path, &f, count, &source) : ERR_MEMORY;
+    enum status status = source.piece ? safetensors_write_file(path, &f, count, &source) : ERR_MEMORY;
     free_front(&f);
     return status;
 }

@@ -26,7 +26,7 @@ static uint32_t masked(const char *bytes, int64_t count)
     return ((crc >> 15) | (crc << 17)) + UINT32_C(0xa282ead8);
 }
 
-static void store(char *to, uint64_t x, int bytes)
+static void tfevents_store(char *to, uint64_t x, int bytes)
 {
     for (int i = 0; i < bytes; i++)
         to[i] = (char)(x >> (8 * i));
@@ -52,7 +52,7 @@ static enum status put_varint(struct buffer *b, uint64_t x)
     return buffer_append(b, bytes, n);
 }
 
-static enum status put_key(struct buffer *b, int field, int kind)
+static enum status tfevents_put_key(struct buffer *b, int field, int kind)
 {
     return put_varint(b, (uint64_t)(field << 3 | kind));
 }
@@ -69,33 +69,33 @@ static enum status put_fixed(struct buffer *b, int field, int kind, const void *
         memcpy(&narrow, number, 4);
         bits = narrow;
     }
-    store(text, bits, bytes);
-    TRY(put_key(b, field, kind));
+    tfevents_store(text, bits, bytes);
+    TRY(tfevents_put_key(b, field, kind));
     return buffer_append(b, text, bytes);
 }
 
 /* The beginning of a text or of a message inside, whose bytes follow. */
 static enum status put_length(struct buffer *b, int field, int64_t length)
 {
-    TRY(put_key(b, field, BYTES));
+    TRY(tfevents_put_key(b, field, BYTES));
     return put_varint(b, (uint64_t)length);
 }
 
-static enum status put_text(struct buffer *b, int field, const char *text, int64_t length)
+static enum status tfevents_put_text(struct buffer *b, int field, const char *text, int64_t length)
 {
     TRY(put_length(b, field, length));
     return buffer_append(b, text, length);
 }
 
 /* What a field of that many bytes takes; its number is below 16. */
-static int64_t field_size(int64_t length)
+static int64_t tfevents_field_size(int64_t length)
 {
     return 1 + varint_size((uint64_t)length) + length;
 }
 
 /* --- records ---------------------------------------------------------------------------------------------------------------- */
 
-static enum status begin(struct buffer *b, struct tfevents_place place, int64_t *start)
+static enum status tfevents_begin(struct buffer *b, struct tfevents_place place, int64_t *start)
 {
     static const char frame[FRAME] = {0};
     *start = b->size;
@@ -103,17 +103,17 @@ static enum status begin(struct buffer *b, struct tfevents_place place, int64_t 
     TRY(put_fixed(b, 1, FIXED64, &place.wall_time));
     if (!place.step) /* what is missing is 0 */
         return OK;
-    TRY(put_key(b, 2, VARINT));
+    TRY(tfevents_put_key(b, 2, VARINT));
     return put_varint(b, (uint64_t)place.step);
 }
 
-static enum status end(struct buffer *b, int64_t start)
+static enum status tfevents_end(struct buffer *b, int64_t start)
 {
     char crc[CRC];
     int64_t length = b->size - start - FRAME;
-    store(b->data + start, (uint64_t)length, 8);
-    store(b->data + start + 8, masked(b->data + start, 8), CRC);
-    store(crc, masked(b->data + start + FRAME, length), CRC);
+    tfevents_store(b->data + start, (uint64_t)length, 8);
+    tfevents_store(b->data + start + 8, masked(b->data + start, 8), CRC);
+    tfevents_store(crc, masked(b->data + start + FRAME, length), CRC);
     return buffer_append(b, crc, CRC);
 }
 
@@ -121,34 +121,34 @@ enum status tfevents_version(struct buffer *file, double wall_time)
 {
     static const char version[] = "brain.Event:2";
     int64_t start;
-    TRY(begin(file, (struct tfevents_place){wall_time, 0}, &start));
-    TRY(put_text(file, 3, version, sizeof version - 1));
-    return end(file, start);
+    TRY(tfevents_begin(file, (struct tfevents_place){wall_time, 0}, &start));
+    TRY(tfevents_put_text(file, 3, version, sizeof version - 1));
+    return tfevents_end(file, start);
 }
 
 enum status tfevents_start(struct buffer *file, struct tfevents_place place)
 {
     static const char status[] = {1 << 3 | VARINT, 1};
     int64_t start;
-    TRY(begin(file, place, &start));
-    TRY(put_text(file, 7, status, sizeof status));
-    return end(file, start);
+    TRY(tfevents_begin(file, place, &start));
+    TRY(tfevents_put_text(file, 7, status, sizeof status));
+    return tfevents_end(file, start);
 }
 
 enum status tfevents_scalars(struct buffer *file, struct tfevents_place place, const struct tfevents_scalar *list, int count)
 {
     int64_t start, all = 0, number = 5; /* of a float's field */
     for (int i = 0; i < count; i++)
-        all += field_size(field_size((int64_t)strlen(list[i].tag)) + number);
-    TRY(begin(file, place, &start));
+        all += tfevents_field_size(tfevents_field_size((int64_t)strlen(list[i].tag)) + number);
+    TRY(tfevents_begin(file, place, &start));
     TRY(put_length(file, 5, all));
     for (int i = 0; i < count; i++) {
         int64_t tag = (int64_t)strlen(list[i].tag);
-        TRY(put_length(file, 1, field_size(tag) + number));
-        TRY(put_text(file, 1, list[i].tag, tag));
+        TRY(put_length(file, 1, tfevents_field_size(tag) + number));
+        TRY(tfevents_put_text(file, 1, list[i].tag, tag));
         TRY(put_fixed(file, 2, FIXED32, &list[i].value));
     }
-    return end(file, start);
+    return tfevents_end(file, start);
 }
 
 enum status tfevents_text(struct buffer *file, struct tfevents_place place, const char *tag, const char *text, int64_t length)
@@ -156,15 +156,15 @@ enum status tfevents_text(struct buffer *file, struct tfevents_place place, cons
     /* SummaryMetadata: plugin_data = 1 with plugin_name = 1. TensorProto: dtype = 1 is DT_STRING, tensor_shape = 2 is empty,
      * string_val = 8. */
     static const char metadata[] = "\x0a\x06\x0a\x04text", tensor[] = {1 << 3 | VARINT, 7, 2 << 3 | BYTES, 0};
-    int64_t start, name = (int64_t)strlen(tag), whole = (int64_t)sizeof tensor + field_size(length);
-    int64_t value = field_size(name) + field_size(whole) + field_size(sizeof metadata - 1);
-    TRY(begin(file, place, &start));
-    TRY(put_length(file, 5, field_size(value)));
+    int64_t start, name = (int64_t)strlen(tag), whole = (int64_t)sizeof tensor + tfevents_field_size(length);
+    int64_t value = tfevents_field_size(name) + tfevents_field_size(whole) + tfevents_field_size(sizeof metadata - 1);
+    TRY(tfevents_begin(file, place, &start));
+    TRY(put_length(file, 5, tfevents_field_size(value)));
     TRY(put_length(file, 1, value));
-    TRY(put_text(file, 1, tag, name));
+    TRY(tfevents_put_text(file, 1, tag, name));
     TRY(put_length(file, 8, whole));
     TRY(buffer_append(file, tensor, sizeof tensor));
-    TRY(put_text(file, 8, text, length));
-    TRY(put_text(file, 9, metadata, sizeof metadata - 1));
-    return end(file, start);
+    TRY(tfevents_put_text(file, 8, text, length));
+    TRY(tfevents_put_text(file, 9, metadata, sizeof metadata - 1));
+    return tfevents_end(file, start);
 }

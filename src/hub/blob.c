@@ -4,15 +4,15 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/cache.h"
+#include "base/cache_path.h"
+#include "base/cancel.h"
 #include "base/directory.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "base/name.h"
 #include "base/number.h"
 #include "base/parallel.h"
-#include "base/stop.h"
-#include "hub/cache.h"
+#include "hub/hub_cache.h"
 
 enum { PIECE_BYTES = 4 << 20, INDEX_MAX = 64 << 20, SAID_BYTES = 1 << 30 };
 
@@ -48,7 +48,7 @@ enum status blob_compare(const char *path, const struct hub_file *file, bool *ri
         int64_t n = min(PIECE_BYTES, map.size - at);
         sha_add(&sha, map.data + at, n);
         file_map_drop(&map, at, n);
-        status = stop_check();
+        status = cancel_check();
     }
     if (status == OK)
         status = file_map_check(&map);
@@ -136,7 +136,7 @@ static enum status read_entry(struct hub_file *file, struct arena *arena, const 
 }
 
 /* The list of a directory, as if it came from the hub. */
-static enum status list(struct hub_listing *listing, struct arena *arena, const char *dir)
+static enum status blob_list(struct hub_listing *listing, struct arena *arena, const char *dir)
 {
     const char **names;
     int64_t count;
@@ -168,8 +168,8 @@ struct entry {
 };
 
 /* The wanted blobs that were not found right before. */
-static enum status collect(struct arena *arena, const struct hub_listing *listing, const char *dir, struct entry *entries,
-                           int64_t *count)
+static enum status blob_collect(struct arena *arena, const struct hub_listing *listing, const char *dir, struct entry *entries,
+                                int64_t *count)
 {
     *count = 0;
     for (int64_t i = 0; i < listing->count; i++) {
@@ -193,7 +193,7 @@ static void compare(void *context, int64_t begin, int64_t end)
         e->status = blob_compare(e->path, e->file, &e->right);
 }
 
-static enum status judge(struct arena *arena, const struct entry *e)
+static enum status blob_judge(struct arena *arena, const struct entry *e)
 {
     bool right = e->right;
     if (e->status != OK) /* once more, as its message stayed with the thread */
@@ -213,7 +213,7 @@ static enum status check_wanted(struct arena *arena, const struct hub_listing *l
     int64_t count, bytes = 0;
     if (!entries)
         return ERR_MEMORY;
-    TRY(collect(arena, listing, dir, entries, &count));
+    TRY(blob_collect(arena, listing, dir, entries, &count));
     for (int64_t i = 0; i < count; i++)
         bytes += entries[i].file->size;
     if (bytes > SAID_BYTES)
@@ -221,7 +221,7 @@ static enum status check_wanted(struct arena *arena, const struct hub_listing *l
     if (count)
         parallel_for(count, 1, compare, entries);
     for (int64_t i = 0; i < count; i++)
-        TRY(judge(arena, &entries[i]));
+        TRY(blob_judge(arena, &entries[i]));
     return OK;
 }
 
@@ -239,8 +239,8 @@ static enum status add_index(struct hub_listing *listing, struct arena *arena, c
     return status == ERR_MEMORY ? status : OK;
 }
 
-/* Marks what a run reads: what a pull would download, and an adapter beside a model. */
-static enum status choose(struct hub_listing *listing, struct arena *arena, const char *dir)
+/* Marks what a run reads: what a pull would download, and an adapter next to a model. */
+static enum status blob_choose(struct hub_listing *listing, struct arena *arena, const char *dir)
 {
     struct hub_file *adapter = listing_find(listing, "adapter_model.safetensors");
     if (listing_choose(listing, NULL, dir) == ERR_MEMORY)
@@ -267,7 +267,7 @@ enum status blob_check_model(struct arena *arena, const char *path)
     const char *dir = slash ? arena_text(arena, path, max(slash - path, 1)) : gguf ? "." : path;
     if (!dir)
         return ERR_MEMORY;
-    enum status status = file_is_directory(dir) ? list(&listing, arena, dir) : ERR_IO;
+    enum status status = file_is_directory(dir) ? blob_list(&listing, arena, dir) : ERR_IO;
     if (status != OK)
         return status == ERR_MEMORY ? status : OK; /* what is wrong with it is said where it is opened */
     if (!has_blobs(&listing))
@@ -275,6 +275,6 @@ enum status blob_check_model(struct arena *arena, const char *path)
     if (gguf)
         choose_gguf(&listing, slash ? slash + 1 : path);
     else
-        TRY(choose(&listing, arena, dir));
+        TRY(blob_choose(&listing, arena, dir));
     return check_wanted(arena, &listing, dir);
 }

@@ -5,16 +5,16 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/cancel.h"
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/log.h"
-#include "base/stop.h"
-#include "hub/cache.h"
+#include "hub/hub_cache.h"
 
-enum { TRIES_MAX = 5, PROGRESS_MIN = 1 << 20, TIMEOUT_USUAL = 30, TOKEN_MAX = 4096 };
+enum { TRIES_MAX = 5, PROGRESS_MIN = 1 << 20, TIMEOUT_DEFAULT = 30, TOKEN_MAX = 4096 };
 static const double WAIT_FIRST = 0.5, WAIT_MAX = 120;
 
-static bool is_true(const char *variable)
+static bool endpoint_is_true(const char *variable)
 {
     static const char *const words[] = {"1", "on", "yes", "true"};
     const char *value = getenv(variable);
@@ -69,7 +69,7 @@ static enum status read_token_file(struct endpoint *e, const char *path)
     return status;
 }
 
-static enum status read_token(struct endpoint *e)
+static enum status endpoint_read_token(struct endpoint *e)
 {
     static const char *const variables[] = {"HF_TOKEN", "HUGGING_FACE_HUB_TOKEN"};
     for (int i = 0; i < 2 && !e->token; i++)
@@ -92,11 +92,11 @@ enum status endpoint_open(struct endpoint *e, struct arena *arena, const char *m
     const char *seconds = getenv("HF_HUB_DOWNLOAD_TIMEOUT");
     long timeout = seconds ? strtol(seconds, NULL, 10) : 0;
     *e = (struct endpoint){.arena = arena, .model = model, .revision = revision};
-    if (is_true("HF_HUB_OFFLINE") || is_true("TRANSFORMERS_OFFLINE"))
+    if (endpoint_is_true("HF_HUB_OFFLINE") || endpoint_is_true("TRANSFORMERS_OFFLINE"))
         return fail(ERR_ARGUMENT, "%s: not downloaded, because HF_HUB_OFFLINE or TRANSFORMERS_OFFLINE is set", model);
-    TRY(http_open(&e->http, timeout > 0 ? timeout : TIMEOUT_USUAL));
+    TRY(http_open(&e->http, timeout > 0 ? timeout : TIMEOUT_DEFAULT));
     TRY(read_url(e));
-    return read_token(e);
+    return endpoint_read_token(e);
 }
 
 void endpoint_close(struct endpoint *e)
@@ -149,11 +149,11 @@ static enum status fail_tries(const struct endpoint *e, const struct http_reply 
                 e->model, reply->host, reply->code, TRIES_MAX);
 }
 
-static enum status wait_for(double seconds)
+static enum status endpoint_wait_for(double seconds)
 {
     double end = clock_seconds() + seconds;
     do {
-        TRY(stop_check());
+        TRY(cancel_check());
         clock_wait(0.1);
     } while (clock_seconds() < end);
     return OK;
@@ -194,7 +194,7 @@ static enum status persist(const struct endpoint *e, const char *url, http_sink 
         pause = pause < WAIT_MAX ? pause : WAIT_MAX;
         if (pause > 5)
             log_message(LOG_INFO, "%s asks to wait: going on in %.0f s", reply.host, pause);
-        TRY(wait_for(pause));
+        TRY(endpoint_wait_for(pause));
     }
 }
 

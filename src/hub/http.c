@@ -6,11 +6,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/cancel.h"
 #include "base/clock.h"
 #include "base/code.h"
 #include "base/library.h"
 #include "base/pipe_signal.h"
-#include "base/stop.h"
 
 enum { REDIRECTS_MAX = 8, CONNECT_SECONDS = 20, PIECE_BYTES = 512 * 1024, ERROR_MAX = 1 << 20 };
 
@@ -22,7 +22,7 @@ struct http {
     char error[CURL_ERROR_SIZE];
 };
 
-/* A request under way. */
+/* A request in flight. */
 struct transfer {
     const struct http_request *request;
     struct http_reply *reply;
@@ -38,7 +38,7 @@ struct place {
     bool own;       /* the host that was asked first, and no other between: it may have the token */
 };
 
-static enum status load(void)
+static enum status http_load(void)
 {
     const char *own = code_variable("HONE_CURL_LIBRARY"), *why = "";
     const char *const names[] = {own ? own : "libcurl.so.4", own ? NULL : "libcurl-gnutls.so.4", NULL};
@@ -59,14 +59,14 @@ static enum status load(void)
     return OK;
 }
 
-/* The functions, once for the process, by one thread: older versions of libcurl start in one alone. */
-static enum status load_once(void)
+/* The functions, once for the process, by one thread: older versions of libcurl start in only one. */
+static enum status http_load_once(void)
 {
     static atomic_flag busy = ATOMIC_FLAG_INIT;
     static bool loaded;
     while (atomic_flag_test_and_set(&busy))
         clock_wait(0.001);
-    enum status status = loaded ? OK : load();
+    enum status status = loaded ? OK : http_load();
     loaded = status == OK;
     atomic_flag_clear(&busy);
     return status;
@@ -75,7 +75,7 @@ static enum status load_once(void)
 enum status http_open(struct http **out, int64_t timeout)
 {
     *out = NULL;
-    TRY(load_once());
+    TRY(http_load_once());
     struct http *http = memory_alloc(sizeof *http);
     if (!http)
         return ERR_MEMORY;
@@ -102,7 +102,7 @@ void http_close(struct http *http)
 
 enum status http_read(const struct http *http, const char *text, struct url *url)
 {
-    (void)http; /* whoever has one has opened libcurl */
+    (void)http; /* the caller has one, so libcurl is open */
     return url_read(url, &curl, text);
 }
 
@@ -117,7 +117,7 @@ static const char *header(const char *line, const char *name)
     return line + n + 1 + strspn(line + n + 1, " \t");
 }
 
-static size_t take_header(char *bytes, size_t size, size_t count, void *context)
+static size_t http_take_header(char *bytes, size_t size, size_t count, void *context)
 {
     struct http_reply *reply = ((struct transfer *)context)->reply;
     char line[512];
@@ -152,18 +152,18 @@ static size_t take_body(char *bytes, size_t size, size_t count, void *context)
 }
 
 /* Called about once a second, also while nothing comes. */
-static int look_up(void *context, int64_t total, int64_t now, int64_t upload_total, int64_t upload_now)
+static int http_look_up(void *context, int64_t total, int64_t now, int64_t upload_total, int64_t upload_now)
 {
     struct transfer *t = context;
     (void)total, (void)now, (void)upload_total, (void)upload_now;
     if (t->status == OK)
-        t->status = stop_check();
+        t->status = cancel_check();
     return t->status != OK;
 }
 
 /* --- one request -------------------------------------------------------------------------------------------------------- */
 
-static enum status add_line(struct curl_slist **lines, const char *format, const char *value)
+static enum status http_add_line(struct curl_slist **lines, const char *format, const char *value)
 {
     struct buffer text = {0};
     enum status status = buffer_format(&text, "%s%s", format, value);
@@ -225,12 +225,12 @@ static enum status set_options(struct http *http, const struct place *place, con
     SET(CURLOPT_CONNECTTIMEOUT, (long)CONNECT_SECONDS);
     SET(CURLOPT_LOW_SPEED_LIMIT, 1L);
     SET(CURLOPT_LOW_SPEED_TIME, (long)http->timeout);
-    SET(CURLOPT_BUFFERSIZE, (long)PIECE_BYTES);
-    SET(CURLOPT_HEADERFUNCTION, take_header);
+    curl.curl_easy_setopt(http->handle, CURLOPT_BUFFERSIZE, (long)PIECE_BYTES); /* refused if it has one after a failed attempt */
+    SET(CURLOPT_HEADERFUNCTION, http_take_header);
     SET(CURLOPT_HEADERDATA, t);
     SET(CURLOPT_WRITEFUNCTION, take_body);
     SET(CURLOPT_WRITEDATA, t);
-    SET(CURLOPT_XFERINFOFUNCTION, look_up);
+    SET(CURLOPT_XFERINFOFUNCTION, http_look_up);
     SET(CURLOPT_XFERINFODATA, t);
     SET(CURLOPT_NOPROGRESS, 0L);
     if (url_is_local(&place->url)) /* a proxy, which is another machine, would get what is not encrypted */
@@ -242,7 +242,7 @@ static enum status set_options(struct http *http, const struct place *place, con
     return OK;
 }
 
-static enum status judge(struct http *http, int code, struct transfer *t)
+static enum status http_judge(struct http *http, int code, struct transfer *t)
 {
     struct http_reply *reply = t->reply;
     if (t->status != OK)
@@ -263,15 +263,16 @@ static enum status judge(struct http *http, int code, struct transfer *t)
     return fail(ERR_IO, "%s: %s", reply->host, reply->why);
 }
 
-static enum status ask(struct http *http, const struct place *place, const struct http_request *request, struct http_reply *reply)
+static enum status http_ask(struct http *http, const struct place *place, const struct http_request *request,
+                            struct http_reply *reply)
 {
     struct transfer t = {.request = request, .reply = reply, .handle = http->handle};
     struct curl_slist *lines = NULL;
     char range[32];
     snprintf(range, sizeof range, "%lld-", (long long)request->from);
-    enum status status = add_line(&lines, "Accept-Encoding: ", "identity");
+    enum status status = http_add_line(&lines, "Accept-Encoding: ", "identity");
     if (status == OK && place->own && request->token)
-        status = add_line(&lines, "Authorization: Bearer ", request->token);
+        status = http_add_line(&lines, "Authorization: Bearer ", request->token);
     if (status == OK) {
         reply->code = 0;
         url_name(&place->url, reply->host);
@@ -283,14 +284,14 @@ static enum status ask(struct http *http, const struct place *place, const struc
         int code = curl.curl_easy_perform(http->handle);
         pipe_signal_restore(&pipe);
         curl.curl_easy_getinfo(http->handle, CURLINFO_RESPONSE_CODE, &reply->code);
-        status = judge(http, code, &t);
+        status = http_judge(http, code, &t);
     }
     curl.curl_slist_free_all(lines);
     return status;
 }
 
 /* Goes on to the address that libcurl made of a redirect. */
-static enum status go_on(struct place *place, const char *next, struct arena *arena)
+static enum status http_go_on(struct place *place, const char *next, struct arena *arena)
 {
     struct url from = place->url;
     TRY(url_read(&place->url, &curl, next));
@@ -301,17 +302,18 @@ static enum status go_on(struct place *place, const char *next, struct arena *ar
     return place->text ? OK : ERR_MEMORY;
 }
 
-static enum status follow(struct http *http, const struct http_request *request, struct http_reply *reply, struct arena *arena)
+static enum status http_follow(struct http *http, const struct http_request *request, struct http_reply *reply,
+                               struct arena *arena)
 {
     struct place place = {.text = request->url, .own = true};
     TRY(url_read(&place.url, &curl, request->url));
     for (int i = 0; i <= REDIRECTS_MAX; i++) {
         const char *next = NULL;
-        TRY(ask(http, &place, request, reply));
+        TRY(http_ask(http, &place, request, reply));
         curl.curl_easy_getinfo(http->handle, CURLINFO_REDIRECT_URL, &next);
         if (reply->code < 300 || reply->code > 399 || !next)
             return OK;
-        enum status status = go_on(&place, next, arena);
+        enum status status = http_go_on(&place, next, arena);
         reply->refused = status == ERR_FORMAT;
         if (reply->refused)
             return fail_at(ERR_IO, "%s: its redirect is refused: it leads to ", reply->host);
@@ -325,7 +327,7 @@ enum status http_get(struct http *http, const struct http_request *request, stru
 {
     struct arena arena = {0};
     *reply = (struct http_reply){0};
-    enum status status = follow(http, request, reply, &arena);
+    enum status status = http_follow(http, request, reply, &arena);
     arena_free(&arena);
     return status;
 }

@@ -7,7 +7,7 @@
 #include "base/json.h"
 #include "base/map.h"
 #include "base/name.h"
-#include "hub/cache.h"
+#include "hub/hub_cache.h"
 
 /* The small files that hone, transformers and PEFT read. */
 static const char *const needed[] = {
@@ -28,18 +28,20 @@ static bool is_hash(const char *text, size_t digits)
     return text && strlen(text) == digits && strspn(text, "0123456789abcdef") == digits;
 }
 
-static const char *text_of(const json_t *object, const char *key)
+static const char *listing_text_of(const json_t *object, const char *key)
 {
     return json_string_value(json_object_get(object, key));
 }
 
 static enum status read_file(struct hub_file *file, struct arena *arena, const json_t *entry, const char *where)
 {
-    const char *name = text_of(entry, "rfilename");
+    const char *name = listing_text_of(entry, "rfilename");
     if (!name || strlen(name) != json_string_length(json_object_get(entry, "rfilename")) || !hub_is_below(name))
         return fail(ERR_FORMAT, "%s: a file's name that could lead out of the model's directory: nothing was downloaded", where);
     const json_t *lfs = json_member(entry, "lfs");
-    const char *hash = !lfs ? text_of(entry, "blobId") : text_of(lfs, "sha256") ? text_of(lfs, "sha256") : text_of(lfs, "oid");
+    const char *hash = !lfs                             ? listing_text_of(entry, "blobId")
+                       : listing_text_of(lfs, "sha256") ? listing_text_of(lfs, "sha256")
+                                                        : listing_text_of(lfs, "oid");
     const json_t *size = json_object_get(lfs ? lfs : entry, "size");
     file->kind = lfs ? SHA_256 : SHA_1;
     file->size = json_is_integer(size) ? (int64_t)json_integer_value(size) : -1;
@@ -65,10 +67,10 @@ static enum status map_names(struct map *names, const struct hub_listing *listin
     return OK;
 }
 
-static enum status read_tree(struct hub_listing *listing, struct arena *arena, const json_t *tree, const char *where)
+static enum status listing_read_tree(struct hub_listing *listing, struct arena *arena, const json_t *tree, const char *where)
 {
     const json_t *files = json_object_get(tree, "siblings"), *entry;
-    const char *commit = text_of(tree, "sha");
+    const char *commit = listing_text_of(tree, "sha");
     size_t i;
     if (!commit || !hub_is_commit(commit) || !json_is_array(files))
         return fail(ERR_FORMAT, "%s: not the list of a model's files; is HF_ENDPOINT a Hugging Face hub?", where);
@@ -85,7 +87,7 @@ enum status listing_read(struct hub_listing *listing, struct arena *arena, const
     json_t *tree;
     *listing = (struct hub_listing){0};
     TRY(json_parse(&tree, text, length, where));
-    enum status status = read_tree(listing, arena, tree, where);
+    enum status status = listing_read_tree(listing, arena, tree, where);
     struct map names = {0};
     if (status == OK)
         status = map_names(&names, listing, where);
@@ -104,7 +106,7 @@ struct hub_file *listing_find(const struct hub_listing *listing, const char *nam
 
 /* --- choosing ----------------------------------------------------------------------------------------------------------- */
 
-static enum status matches(const char *patterns, const char *name, bool *found)
+static enum status listing_matches(const char *patterns, const char *name, bool *found)
 {
     *found = false;
     for (const char *p = hub_is_hidden(name) ? "" : patterns; *p;) {
@@ -131,7 +133,7 @@ static enum status name_files(const struct hub_listing *listing, const char *end
     return seen > LISTED_MAX ? buffer_format(text, " and %lld more", (long long)(seen - LISTED_MAX)) : OK;
 }
 
-static bool has(const struct hub_listing *listing, const char *end)
+static bool listing_has(const struct hub_listing *listing, const char *end)
 {
     for (int64_t i = 0; i < listing->count; i++)
         if (name_ends_with(listing->files[i].name, end))
@@ -139,23 +141,23 @@ static bool has(const struct hub_listing *listing, const char *end)
     return false;
 }
 
-static enum status fail_no_weights(const struct hub_listing *listing, const char *include, const char *where)
+static enum status listing_fail_no_weights(const struct hub_listing *listing, const char *include, const char *where)
 {
     struct buffer text = {0};
     enum status status;
     if (include) {
-        status = name_files(listing, has(listing, ".gguf") ? ".gguf" : "", &text);
+        status = name_files(listing, listing_has(listing, ".gguf") ? ".gguf" : "", &text);
         if (status == OK)
             status = fail(ERR_ARGUMENT, "%s: no file matches --include '%.100s'%s; it has %s", where, include,
                           hub_is_hidden(include) ? ", and a name with a dot at its beginning is never downloaded" : "",
                           text.data ? text.data : "no files");
-    } else if (has(listing, ".gguf")) {
+    } else if (listing_has(listing, ".gguf")) {
         status = name_files(listing, ".gguf", &text);
         if (status == OK)
             status =
                 fail(ERR_ARGUMENT, "%s: only GGUF files: choose one with --include, as in --include '*q4_k_m.gguf'; it has %s",
                      where, text.data);
-    } else if (has(listing, ".bin") || has(listing, ".pt") || has(listing, ".pth")) {
+    } else if (listing_has(listing, ".bin") || listing_has(listing, ".pt") || listing_has(listing, ".pth")) {
         status =
             fail(ERR_UNSUPPORTED,
                  "%s: only pickled weights (pytorch_model.bin), which can run code when they are read: hone takes safetensors "
@@ -186,7 +188,7 @@ enum status listing_choose(struct hub_listing *listing, const char *include, con
     for (int64_t i = 0; i < listing->count; i++) {
         struct hub_file *f = &listing->files[i];
         if (include)
-            TRY(matches(include, f->name, &f->wanted));
+            TRY(listing_matches(include, f->name, &f->wanted));
         else if (index || single || adapter)
             f->wanted = f == (index ? index : single ? single : adapter);
         else
@@ -195,7 +197,7 @@ enum status listing_choose(struct hub_listing *listing, const char *include, con
         all_gguf &= !f->wanted || name_ends_with(f->name, ".gguf");
     }
     if (!weights)
-        return fail_no_weights(listing, include, where);
+        return listing_fail_no_weights(listing, include, where);
     for (size_t i = 0; i < sizeof needed / sizeof needed[0] && !all_gguf; i++) {
         struct hub_file *f = listing_find(listing, needed[i]);
         if (f)

@@ -27,7 +27,7 @@ enum status listing_read(struct hub_listing *listing, struct arena *arena, const
 /* Marks what hone needs: the configuration, the tokenizer, the chat template, and the weights: the index of model.safetensors if
  * there is one (whose files follow by listing_add), else model.safetensors, else all safetensors files. With `include`, patterns
  * separated by commas as a shell's, the weights are the files that match; of GGUF files nothing else is needed. A hidden file
- * (hub/cache.h) is never wanted. */
+ * (hub/hub_cache.h) is never wanted. */
 enum status listing_choose(struct hub_listing *listing, const char *include, const char *where);
 
 /* Marks the files that an index names; *text is that of model.safetensors.index.json. ERR_FORMAT if one of them is hidden, or not

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/cancel.h"
 #include "base/clock.h"
 #include "base/directory.h"
 #include "base/file.h"
@@ -12,10 +13,9 @@
 #include "base/name.h"
 #include "base/number.h"
 #include "base/part.h"
-#include "base/stop.h"
 #include "hub/blob.h"
-#include "hub/cache.h"
 #include "hub/endpoint.h"
+#include "hub/hub_cache.h"
 
 enum { LISTING_MAX = 64 << 20, PIECE_BYTES = 1 << 20, SPACE_LEFT = 64 << 20, WRONG_MAX = 2 };
 enum { SHORT_BYTES = 1 << 20, SHORT_MAX = 100 }; /* how many answers may end too soon with fewer bytes than that */
@@ -41,10 +41,10 @@ struct job {
     struct sha sha; /* of them */
 };
 
-static enum status tell(const struct pull *p, const char *file)
+static enum status pull_tell(const struct pull *p, const char *file)
 {
     const struct pull_request *r = p->request;
-    TRY(stop_check());
+    TRY(cancel_check());
     if (r->progress && !r->progress(r->context, file, p->done, p->result->bytes))
         return fail(ERR_STOPPED, "stopped by the caller");
     return OK;
@@ -52,7 +52,7 @@ static enum status tell(const struct pull *p, const char *file)
 
 /* --- the list ----------------------------------------------------------------------------------------------------------- */
 
-static enum status take_text(void *context, const struct http_reply *reply, const char *bytes, int64_t count)
+static enum status pull_take_text(void *context, const struct http_reply *reply, const char *bytes, int64_t count)
 {
     struct buffer *text = context;
     if (!reply->received)
@@ -71,7 +71,7 @@ static enum status read_listing(struct pull *p)
     const char *path = arena_format(p->arena, "/api/models/%s/revision/", r->name);
     enum status status = path ? OK : ERR_MEMORY;
     if (status == OK)
-        status = endpoint_get(&p->endpoint, path, r->revision, "?blobs=true", take_text, &text, &none, -1);
+        status = endpoint_get(&p->endpoint, path, r->revision, "?blobs=true", pull_take_text, &text, &none, -1);
     if (status == OK)
         status = listing_read(&p->result->listing, p->arena, text.data ? text.data : "", text.size, r->name);
     buffer_free(&text);
@@ -98,7 +98,7 @@ static enum status start_over(struct job *job)
     return part_empty(&job->part);
 }
 
-static enum status take_piece(void *context, const struct http_reply *reply, const char *bytes, int64_t count)
+static enum status pull_take_piece(void *context, const struct http_reply *reply, const char *bytes, int64_t count)
 {
     struct job *job = context;
     if (!reply->received && reply->code == 200 && job->have) /* all of it, though a part was asked for */
@@ -113,7 +113,7 @@ static enum status take_piece(void *context, const struct http_reply *reply, con
     job->have += count;
     job->pull->done += count;
     job->pull->result->downloaded_bytes += count;
-    return tell(job->pull, job->file->name);
+    return pull_tell(job->pull, job->file->name);
 }
 
 /* What an earlier pull left of it. */
@@ -133,13 +133,13 @@ static enum status take_up(struct job *job)
         TRY(part_read(&job->part, job->have, piece, n));
         sha_add(&job->sha, piece, n);
         job->pull->done += n;
-        TRY(stop_check());
+        TRY(cancel_check());
     }
     return OK;
 }
 
 /* A part of wrong bytes is not left for a later pull; the message is the one that is set. */
-static enum status give_up(struct job *job, enum status status)
+static enum status pull_give_up(struct job *job, enum status status)
 {
     fail_at(status, "%s: twice: ", job->pull->request->name);
     file_remove(job->part_path);
@@ -158,7 +158,7 @@ static enum status download(struct job *job)
         enum status status = OK;
         int64_t before = job->have;
         if (job->have < file->size)
-            status = endpoint_get(&p->endpoint, path, "", "", take_piece, job, &job->have, file->size);
+            status = endpoint_get(&p->endpoint, path, "", "", pull_take_piece, job, &job->have, file->size);
         if (status != OK && status != ERR_FORMAT)
             return status;
         if (status == OK && job->have == file->size && blob_ends(&job->sha, file->hash))
@@ -172,7 +172,7 @@ static enum status download(struct job *job)
             status = fail(ERR_FORMAT, "%s: the server sends fewer than the %lld bytes that it lists", file->name,
                           (long long)file->size);
         if (++wrong == WRONG_MAX)
-            return give_up(job, status);
+            return pull_give_up(job, status);
         TRY(start_over(job));
     }
 }
@@ -196,7 +196,7 @@ static enum status fail_taken(const char *path)
 }
 
 /* What is in the output directory is somebody's; in the cache only a wrong blob gives way. */
-static enum status put(struct job *job)
+static enum status pull_put(struct job *job)
 {
     const struct pull_request *r = job->pull->request;
     char state[FILE_STATE];
@@ -215,11 +215,11 @@ static enum status complete(struct job *job)
         TRY(is_there(job, &there));
     if (there) {
         job->pull->done += job->file->size;
-        return tell(job->pull, job->file->name);
+        return pull_tell(job->pull, job->file->name);
     }
     enum status status = download(job);
     if (status == OK)
-        status = put(job);
+        status = pull_put(job);
     part_close(&job->part);
     return status;
 }
@@ -234,7 +234,7 @@ static enum status take_lock(struct lock *lock, const char *path, const char *na
         TRY(status);
         if (!said)
             log_message(LOG_INFO, "waiting for another process that downloads %s", name);
-        TRY(stop_check());
+        TRY(cancel_check());
         clock_wait(0.2);
     }
 }
@@ -319,7 +319,7 @@ static enum status look_at_output(struct pull *p)
     return OK;
 }
 
-static enum status count(struct pull *p)
+static enum status pull_count(struct pull *p)
 {
     struct pull_result *r = p->result;
     int64_t missing = 0, room = directory_room(p->there);
@@ -348,7 +348,7 @@ static enum status count(struct pull *p)
 }
 
 /* The commit's directory, with a link for each file, and then the branch's name. */
-static enum status publish(struct pull *p)
+static enum status pull_publish(struct pull *p)
 {
     const struct hub_listing *listing = &p->result->listing;
     for (int64_t i = 0; i < listing->count; i++) {
@@ -413,13 +413,13 @@ static enum status pull_all(struct pull *p)
         TRY(get_index(p));
     if (p->request->output)
         TRY(look_at_output(p)); /* those of the index, too */
-    TRY(count(p));
+    TRY(pull_count(p));
     if (p->request->dry)
         return OK;
     for (int64_t i = 0; i < r->listing.count; i++)
         if (r->listing.files[i].wanted)
             TRY(get_file(p, &r->listing.files[i]));
-    return p->request->output ? OK : publish(p);
+    return p->request->output ? OK : pull_publish(p);
 }
 
 enum status pull_model(const struct pull_request *request, struct arena *arena, struct pull_result *result)

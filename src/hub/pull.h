@@ -1,6 +1,6 @@
 /* Downloading a model from the hub, into its cache or a plain directory.
  *
- * A file is downloaded beside its name, as HASH.incomplete, which a later pull goes on with (base/part.h); it gets its name once
+ * A file is downloaded next to its name, as HASH.incomplete, which a later pull goes on with (base/part.h); it gets its name once
  * its size and its checksum are those of the hub's list. What is in an output directory already and differs is not replaced
  * unasked, and below the model's folder no linked directory is written through. The commit's directory of links comes after all
  * files, and the branch's name last. So whatever ends a pull, no program finds a part of a model; two pulls of one model share
@@ -11,7 +11,7 @@
 
 #include "hub/listing.h"
 
-/* Bytes done and in all, of the wanted files, while `file` is under way. False: stop. */
+/* Bytes done and in all, of the wanted files, while `file` is downloaded. False: stop. */
 typedef bool pull_progress(void *context, const char *file, int64_t done, int64_t bytes);
 
 struct pull_request {

@@ -5,7 +5,7 @@
 #include <string.h>
 
 /* One part into a text of so many bytes; "" if the address has none. */
-static enum status take(const struct curl_functions *curl, CURLU *handle, int part, char *text, size_t size)
+static enum status url_take(const struct curl_functions *curl, CURLU *handle, int part, char *text, size_t size)
 {
     char *own = NULL;
     int code = curl->curl_url_get(handle, part, &own, CURLU_DEFAULT_PORT);
@@ -29,7 +29,7 @@ static bool may_have(const struct curl_functions *curl, CURLU *handle, int part)
 }
 
 /* A name in other letters may look like this one, and a resolver turns it into a third. */
-static bool is_plain(const struct url *url)
+static bool url_is_plain(const struct url *url)
 {
     static const char letters[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789.-_";
     const char *host = url->host;
@@ -62,7 +62,7 @@ static bool ends_in_number(const char *host)
 }
 
 /* Whether the text says what libcurl read, with no sign left out, added or decoded: other programs read it in the same way. */
-static bool is_written(const struct url *url, const char *text)
+static bool url_is_written(const struct url *url, const char *text)
 {
     char start[sizeof *url];
     size_t n = strlen(url->host);
@@ -84,15 +84,15 @@ static enum status read_parts(struct url *url, const struct curl_functions *curl
         return fail(ERR_FORMAT, "an address that libcurl does not take for one");
     if (may_have(curl, handle, CURLUPART_USER) || may_have(curl, handle, CURLUPART_PASSWORD))
         return fail(ERR_FORMAT, "an address with a user name or password before an '@'");
-    if (take(curl, handle, CURLUPART_SCHEME, url->scheme, sizeof url->scheme) != OK ||
+    if (url_take(curl, handle, CURLUPART_SCHEME, url->scheme, sizeof url->scheme) != OK ||
         (strcasecmp(url->scheme, "http") != 0 && strcasecmp(url->scheme, "https") != 0))
         return fail(ERR_FORMAT, "an address that does not begin with https:// or http://");
-    TRY(take(curl, handle, CURLUPART_HOST, url->host, sizeof url->host));
-    TRY(take(curl, handle, CURLUPART_ZONEID, url->zone, sizeof url->zone));
-    TRY(take(curl, handle, CURLUPART_PORT, url->port, sizeof url->port));
-    if (!is_plain(url))
+    TRY(url_take(curl, handle, CURLUPART_HOST, url->host, sizeof url->host));
+    TRY(url_take(curl, handle, CURLUPART_ZONEID, url->zone, sizeof url->zone));
+    TRY(url_take(curl, handle, CURLUPART_PORT, url->port, sizeof url->port));
+    if (!url_is_plain(url))
         return fail(ERR_FORMAT, "an address whose host is not letters, digits, dots and dashes of ASCII");
-    if (!is_written(url, text))
+    if (!url_is_written(url, text))
         return fail(ERR_FORMAT, "an address whose host can be read in several ways");
     return OK;
 }

@@ -10,7 +10,7 @@ struct heads {
     bool turned; /* q and k are rotated */
 };
 
-static struct heads project(struct net *n, struct value *h, const struct decoder_layer *with, int64_t l)
+static struct heads decoder_project(struct net *n, struct value *h, const struct decoder_layer *with, int64_t l)
 {
     const struct model_config *c = n->config;
     int64_t queries = c->heads * c->head_size, keys = c->kv_heads * c->head_size;
@@ -37,7 +37,7 @@ static struct value *wide_norm(struct net *n, struct value *x, const char *name,
 static struct value *self_attention(struct net *n, struct value *h, const struct decoder_layer *with, int64_t l)
 {
     const struct model_config *c = n->config;
-    struct heads y = project(n, h, with, l);
+    struct heads y = decoder_project(n, h, with, l);
     struct value *q = y.q, *k = y.k, *v = y.v;
     if (with->wide_norms) {
         q = wide_norm(n, q, "self_attn.q_norm", l);
@@ -56,7 +56,7 @@ static struct value *self_attention(struct net *n, struct value *h, const struct
     return net_linear(n, a, c->channels, c->output_bias, "self_attn.o_proj", l);
 }
 
-static struct value *feed_forward(struct net *n, struct value *h, const struct decoder_layer *with, int64_t l)
+static struct value *decoder_feed_forward(struct net *n, struct value *h, const struct decoder_layer *with, int64_t l)
 {
     const struct model_config *c = n->config;
     const struct net_layer layers[] = {{"mlp.gate_proj", c->feed_forward}, {"mlp.up_proj", c->feed_forward}};
@@ -68,7 +68,7 @@ static struct value *feed_forward(struct net *n, struct value *h, const struct d
                          : plain     ? net_linears(n, h, 2, layers, c->mlp_bias, l)
                                      : NULL;
     if (both && plain) {
-        inner = net_swiglu_beside(n, both);
+        inner = net_swiglu_packed(n, both);
     } else {
         gate =
             both ? net_split(n, both, c->feed_forward, &up) : net_linear(n, h, c->feed_forward, c->mlp_bias, layers[0].name, l);
@@ -86,7 +86,7 @@ struct value *decoder_layer(struct net *n, struct value *x, const struct decoder
     x = net_add(n, x, with->post_norms ? net_norm(n, a, "post_attention_layernorm", l) : a);
 
     h = with->no_pre_norms ? x : net_norm(n, x, both ? "pre_feedforward_layernorm" : "post_attention_layernorm", l);
-    struct value *m = feed_forward(n, h, with, l);
+    struct value *m = decoder_feed_forward(n, h, with, l);
     return net_add(n, x, with->post_norms ? net_norm(n, m, "post_feedforward_layernorm", l) : m);
 }
 

@@ -14,8 +14,8 @@ const struct stacked experts_stacked[] = {
     {0},
 };
 
-static struct value *project(struct net *n, struct value *x, struct value *sorted, const char *parameter, int64_t outputs,
-                             struct experts_part part, int64_t layer)
+static struct value *experts_project(struct net *n, struct value *x, struct value *sorted, const char *parameter, int64_t outputs,
+                                     struct experts_part part, int64_t layer)
 {
     char module[NAME_SIZE], bias_name[NAME_SIZE];
     struct value *a = NULL, *b = NULL;
@@ -53,9 +53,9 @@ struct value *experts_forward(struct net *n, struct value *x, int64_t layer)
     struct value *sorted = group_slots(p, weights ? weights->producer->out[1] : NULL, c->experts);
     struct value *h = spread_rows(p, x, NULL, sorted, k);
     struct experts_part first = {0, F, step}, second = {form->interleaved ? 1 : F, F, step}, all = {0, c->channels, 1};
-    struct value *gate = project(n, h, sorted, "gate_up_proj", 2 * F, first, layer);
-    struct value *up = project(n, h, sorted, "gate_up_proj", 2 * F, second, layer);
-    struct value *y = project(n, net_swiglu(n, gate, up), sorted, "down_proj", c->channels, all, layer);
+    struct value *gate = experts_project(n, h, sorted, "gate_up_proj", 2 * F, first, layer);
+    struct value *up = experts_project(n, h, sorted, "gate_up_proj", 2 * F, second, layer);
+    struct value *y = experts_project(n, net_swiglu(n, gate, up), sorted, "down_proj", c->channels, all, layer);
     y = combine_rows(p, y, weights, sorted, k);
     return c->shared_feed_forward ? add(p, y, shared_expert(n, x, layer)) : y;
 }

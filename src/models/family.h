@@ -42,7 +42,7 @@ struct model_config {
     double residual_scale;  /* of what a layer's parts add; 0: none */
     double logit_scale;     /* of logits; 0: none */
     double attention_scale; /* of scores; 0: 1 / sqrt(head size) */
-    double attention_cap;   /* of scores, as in ops/softcap.c; 0: none */
+    double attention_cap;   /* of scores, as in ops/attention/softcap.c; 0: none */
     double logit_cap;       /* of logits; 0: none */
     double swiglu_alpha;    /* of a SwiGLU that is clamped (ops/clamped_swiglu.c) */
     double swiglu_limit;    /* 0: it is not */
@@ -72,7 +72,7 @@ struct config_row {
 #define SAME_AS_NONE (-1)
 
 /* The sizes of a text part whose config.json leaves out what is usual in its family: those of the models' own code. 0 for
- * kv_heads and head_size: they follow from the others, as in a model alone. */
+ * kv_heads and head_size: they follow from the others, as in a text-only model. */
 struct family_part {
     int64_t channels, layers, heads, kv_heads, head_size, feed_forward, vocabulary;
 };
@@ -87,7 +87,7 @@ struct family {
     const struct stacked *stacked;      /* tensors that files hold in pieces; NULL: none */
     const struct config_row *config;    /* ends with key NULL */
     bool by_layer;                      /* finish reads "per_layer_config"; in other families it is refused */
-    struct family_part part;            /* all 0: a text part must say everything, as a model alone must */
+    struct family_part part;            /* all 0: a text part must say everything, as a text-only model must */
     double rope_theta;                  /* if config.json has none; 0: finish reads */
     enum status (*finish)(const struct hf_config *hf, struct model_config *config); /* reads what rows cannot say, and refuses
                                                                                        what the forward pass would get wrong */
@@ -95,7 +95,7 @@ struct family {
     struct value *(*forward)(struct net *n); /* the states (T, C) after the last norm; the head belongs to the loss */
 };
 
-/* Adds what decides the numbers that a model computes, beside its weights. */
+/* Adds what decides the numbers that a model computes, besides its weights. */
 void family_hash(struct hash *hash, const struct family *family, const struct model_config *config);
 
 enum {

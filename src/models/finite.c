@@ -9,7 +9,7 @@
 enum { PIECE = 4096 };
 
 /* Where the first number is that is not finite, and which; -1: nowhere. */
-static int64_t find(const void *data, enum dtype dtype, int64_t count, float *number)
+static int64_t finite_find(const void *data, enum dtype dtype, int64_t count, float *number)
 {
     float piece[PIECE];
     for (int64_t begin = 0; begin < count; begin += PIECE) {
@@ -30,7 +30,7 @@ static enum status find_dense(const struct stored *f, int64_t *at, float *number
     enum dtype dtype;
     void *copy;
     TRY(weights_read(f, 0, &data, &dtype, &copy));
-    *at = find(data, dtype, shape_elements(f->rank, f->shape), number);
+    *at = finite_find(data, dtype, shape_elements(f->rank, f->shape), number);
     memory_free(copy);
     return OK;
 }
@@ -56,7 +56,7 @@ static enum status find_parted(const struct stored *f, int64_t *at, float *numbe
     float *w = memory_alloc(elements * (int64_t)sizeof *w);
     enum status status = w ? expand_parts(f, elements, parts, w) : ERR_MEMORY;
     if (status == OK)
-        *at = find(w, DTYPE_F32, elements, number);
+        *at = finite_find(w, DTYPE_F32, elements, number);
     for (int i = 0; i < WEIGHT_PARTS; i++)
         memory_free(parts[i]);
     memory_free(w);

@@ -13,7 +13,7 @@
 
 #include "models/gemma.h"
 
-static bool shares(const struct model_config *c, int64_t l)
+static bool gemma4_text_shares(const struct model_config *c, int64_t l)
 {
     return l >= c->layers - c->shared_layers;
 }
@@ -36,16 +36,16 @@ static struct value *attention_of(struct net *n, struct value *h, int64_t l)
     struct model_config c = family_layers(n->config, local);
     struct value *q = net_linear(n, h, c.heads * c.head_size, c.qkv_bias, "self_attn.q_proj", l);
     q = net_rope(n, net_head_norm(n, net_heads(n, q, c.heads), "self_attn.q_norm", l), local);
-    if (!shares(&c, l))
+    if (!gemma4_text_shares(&c, l))
         make_keys(n, h, &c, local, l);
     struct value *a = net_attend(n, q, n->kept_keys[local], n->kept_values[local], NULL, local);
     return net_linear(n, a, c.channels, c.output_bias, "self_attn.o_proj", l);
 }
 
-static struct value *feed_forward(struct net *n, struct value *h, int64_t l)
+static struct value *gemma4_text_feed_forward(struct net *n, struct value *h, int64_t l)
 {
     const struct model_config *c = n->config;
-    int64_t F = c->feed_forward * (c->wide_shared && shares(c, l) ? 2 : 1);
+    int64_t F = c->feed_forward * (c->wide_shared && gemma4_text_shares(c, l) ? 2 : 1);
     struct value *gate = net_linear(n, h, F, false, "mlp.gate_proj", l);
     struct value *up = net_linear(n, h, F, false, "mlp.up_proj", l);
     return net_linear(n, net_geglu(n, gate, up), c->channels, false, "mlp.down_proj", l);
@@ -58,11 +58,11 @@ static struct value *own_input(struct net *n, struct value *x, int64_t l)
     return net_linear(n, net_geglu(n, gate, n->layer_input[l]), n->config->channels, false, "per_layer_projection", l);
 }
 
-static struct value *layer(struct net *n, struct value *x, int64_t l)
+static struct value *gemma4_text_layer(struct net *n, struct value *x, int64_t l)
 {
     struct value *a = attention_of(n, net_norm(n, x, "input_layernorm", l), l);
     x = net_add(n, x, net_norm(n, a, "post_attention_layernorm", l));
-    struct value *m = feed_forward(n, net_norm(n, x, "pre_feedforward_layernorm", l), l);
+    struct value *m = gemma4_text_feed_forward(n, net_norm(n, x, "pre_feedforward_layernorm", l), l);
     x = net_add(n, x, net_norm(n, m, "post_feedforward_layernorm", l));
     if (n->config->layer_input)
         x = net_add(n, x, net_norm(n, own_input(n, x, l), "post_per_layer_input_norm", l));
@@ -82,7 +82,7 @@ static void share_out(struct net *n, struct value *x, int64_t count, struct valu
 }
 
 /* The inputs of all layers, from the tokens and from their embeddings x. */
-static void make_inputs(struct net *n, struct value *x)
+static void gemma4_text_make_inputs(struct net *n, struct value *x)
 {
     const struct model_config *c = n->config;
     int64_t L = c->layers, P = c->layer_input;
@@ -100,8 +100,8 @@ static struct value *forward(struct net *n)
 {
     struct value *x = net_embedding(n);
     if (n->config->layer_input)
-        make_inputs(n, x);
-    return net_norm(n, net_layers(n, x, layer), n->family->norm, NET_NO_LAYER);
+        gemma4_text_make_inputs(n, x);
+    return net_norm(n, net_layers(n, x, gemma4_text_layer), n->family->norm, NET_NO_LAYER);
 }
 
 /* Numbers of layers are padded to one length: "05" and "11". */
@@ -117,7 +117,7 @@ static const json_t *of_layer(const json_t *by_layer, int64_t l)
 }
 
 /* What layers may have of their own. */
-static enum status check_own(const struct hf_config *hf, const json_t *own, int64_t l)
+static enum status gemma4_text_check_own(const struct hf_config *hf, const json_t *own, int64_t l)
 {
     const char *key;
     json_t *value;
@@ -141,7 +141,7 @@ static enum status read_global(const struct hf_config *hf, struct model_config *
         const json_t *own = of_layer(by_layer, l);
         if (!own)
             continue;
-        TRY(check_own(hf, own, l));
+        TRY(gemma4_text_check_own(hf, own, l));
         int64_t head_size = config->head_size, kv_heads = config->kv_heads;
         TRY(json_get_int(own, "head_dim", &head_size, hf->path));
         TRY(json_get_int(own, "num_key_value_heads", &kv_heads, hf->path));
@@ -167,7 +167,7 @@ static enum status check_shared(const struct hf_config *hf, const struct model_c
         return fail(ERR_FORMAT, "%s: \"num_kv_shared_layers\" is %lld of %lld layers", hf->path, (long long)config->shared_layers,
                     (long long)config->layers);
     for (int64_t l = 0; l < config->layers; l++)
-        *(shares(config, l) ? &wants[config->is_local[l]] : &has[config->is_local[l]]) = true;
+        *(gemma4_text_shares(config, l) ? &wants[config->is_local[l]] : &has[config->is_local[l]]) = true;
     return (wants[0] && !has[0]) || (wants[1] && !has[1])
                ? fail(ERR_FORMAT, "%s: a layer shares keys and values, and no layer of its type has any", hf->path)
                : OK;

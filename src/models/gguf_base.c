@@ -39,7 +39,7 @@ static enum status check_place(const struct gguf *file, const char *path, int64_
 }
 
 /* The other files of a split model have its name with another number. */
-static enum status open_split(struct gguf_base *base, int64_t count)
+static enum status gguf_base_open_split(struct gguf_base *base, int64_t count)
 {
     char end[32], path[PATH_BYTES_MAX];
     int length = snprintf(end, sizeof end, "-00001-of-%05d.gguf", (int)count);
@@ -56,7 +56,7 @@ static enum status open_split(struct gguf_base *base, int64_t count)
     return OK;
 }
 
-static enum status open_files(struct gguf_base *base, const char *path)
+static enum status gguf_base_open_files(struct gguf_base *base, const char *path)
 {
     int64_t count = 1;
     struct gguf *first;
@@ -75,7 +75,7 @@ static enum status open_files(struct gguf_base *base, const char *path)
     }
     base->file[base->files++] = first;
     if (count > 1)
-        TRY(open_split(base, count));
+        TRY(gguf_base_open_split(base, count));
     return read_arch(base);
 }
 
@@ -85,7 +85,7 @@ enum status gguf_base_open(struct gguf_base **out, const char *path)
     struct gguf_base *base = memory_alloc((int64_t)sizeof *base);
     if (!base)
         return ERR_MEMORY;
-    enum status status = open_files(base, path);
+    enum status status = gguf_base_open_files(base, path);
     if (status == OK)
         *out = base;
     else

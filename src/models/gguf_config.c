@@ -31,7 +31,7 @@ static const struct {
     {"logit_scale", "logits_scaling", true},
 };
 
-static enum status put(json_t *tree, const char *name, json_t *value)
+static enum status gguf_config_put(json_t *tree, const char *name, json_t *value)
 {
     return value && json_object_set_new(tree, name, value) == 0 ? OK : fail(ERR_MEMORY, "out of memory: a JSON value");
 }
@@ -51,22 +51,22 @@ static enum status get_real(const struct gguf_base *base, const char *key, doubl
     return gguf_get_real(base->file[0], whole, out);
 }
 
-static bool has(const struct gguf_base *base, const char *key)
+static bool gguf_config_has(const struct gguf_base *base, const char *key)
 {
     char whole[128];
     snprintf(whole, sizeof whole, "%s.%s", base->arch->name, key);
     return gguf_value_find(base->file[0], whole) != NULL;
 }
 
-static enum status put_numbers(const struct gguf_base *base, json_t *tree)
+static enum status gguf_config_put_numbers(const struct gguf_base *base, json_t *tree)
 {
     for (size_t i = 0; i < sizeof KEYS / sizeof *KEYS; i++) {
         int64_t whole = 0;
         double real = 0;
-        if (!has(base, KEYS[i].key))
+        if (!gguf_config_has(base, KEYS[i].key))
             continue;
         TRY(KEYS[i].real ? get_real(base, KEYS[i].key, &real) : get_int(base, KEYS[i].key, &whole));
-        TRY(put(tree, KEYS[i].name, KEYS[i].real ? json_real(real) : json_integer(whole)));
+        TRY(gguf_config_put(tree, KEYS[i].name, KEYS[i].real ? json_real(real) : json_integer(whole)));
     }
     return OK;
 }
@@ -81,15 +81,15 @@ static enum status put_heads(const struct gguf_base *base, json_t *tree)
     TRY(get_int(base, "embedding_length", &channels));
     TRY(get_int(base, "attention.head_count", &heads));
     if (!size && turned && base->arch->permuted)
-        TRY(put(tree, "head_dim", json_integer(turned)));
+        TRY(gguf_config_put(tree, "head_dim", json_integer(turned)));
     size = size || heads < 1 ? size : channels / heads;
     if (turned && size && turned < size && !base->arch->permuted)
-        TRY(put(tree, "partial_rotary_factor", json_real((double)turned / (double)size)));
+        TRY(gguf_config_put(tree, "partial_rotary_factor", json_real((double)turned / (double)size)));
     /* Files of gemma do not say by what scores are divided; of the largest of each it is not the size of a head. */
     bool gemma2 = !strcmp(base->arch->name, "gemma2"), gemma3 = !strcmp(base->arch->name, "gemma3");
     if (gemma2 || gemma3) {
         bool largest = layers == (gemma2 ? 46 : 62);
-        TRY(put(tree, "query_pre_attn_scalar", json_integer(largest && heads > 0 ? channels / heads : size)));
+        TRY(gguf_config_put(tree, "query_pre_attn_scalar", json_integer(largest && heads > 0 ? channels / heads : size)));
     }
     return OK;
 }
@@ -122,10 +122,10 @@ static enum status put_attention_factor(const struct gguf_base *base, json_t *ro
         own = (own != 0 ? own : 1) * (1 + length) / (1 + multiplier * length);
     if (!isfinite(own))
         return fail(ERR_FORMAT, "%s: its keys of rope.scaling give no finite attention factor", base->path);
-    return put(rope, "attention_factor", json_real(own));
+    return gguf_config_put(rope, "attention_factor", json_real(own));
 }
 
-static bool is_word(struct gguf_text text, const char *word)
+static bool gguf_config_is_word(struct gguf_text text, const char *word)
 {
     return text.length == (int64_t)strlen(word) && memcmp(text.text, word, (size_t)text.length) == 0;
 }
@@ -144,29 +144,29 @@ static enum status put_scaling(const struct gguf_base *base, json_t *tree)
     json_t *rope = NULL, *factors;
     snprintf(key, sizeof key, "%s.rope.scaling.type", base->arch->name);
     TRY(gguf_get_text(base->file[0], key, &type));
-    if (!type.text || is_word(type, "none"))
+    if (!type.text || gguf_config_is_word(type, "none"))
         type = (struct gguf_text){"default", strlen("default")};
     if (utf8_invalid(type.text, type.length) >= 0)
         return fail(ERR_FORMAT, "%s: %s is not UTF-8", base->path, key);
     factors = numbers_of(base, "rope_factors_long.weight");
     rope = factors ? json_pack("{s:s, s:o}", "rope_type", "longrope", "long_factor", factors)
                    : json_pack("{s:s%}", "rope_type", type.text, (size_t)type.length);
-    TRY(put(tree, "rope_scaling", rope));
+    TRY(gguf_config_put(tree, "rope_scaling", rope));
     for (size_t i = 0; i < sizeof reals / sizeof *reals; i++) {
         double real = 0;
         TRY(get_real(base, reals[i][0], &real));
         if (real != 0)
-            TRY(put(rope, reals[i][1], json_real(real)));
+            TRY(gguf_config_put(rope, reals[i][1], json_real(real)));
     }
-    TRY(put_attention_factor(base, rope, !factors && is_word(type, "yarn")));
+    TRY(put_attention_factor(base, rope, !factors && gguf_config_is_word(type, "yarn")));
     TRY(get_int(base, "rope.scaling.original_context_length", &original));
     if (original)
-        TRY(put(rope, "original_max_position_embeddings", json_integer(original)));
+        TRY(gguf_config_put(rope, "original_max_position_embeddings", json_integer(original)));
     if (!factors)
         return OK;
-    TRY(put(tree, "original_max_position_embeddings", json_integer(original)));
+    TRY(gguf_config_put(tree, "original_max_position_embeddings", json_integer(original)));
     json_t *short_factors = numbers_of(base, "rope_factors_short.weight");
-    return short_factors ? put(rope, "short_factor", short_factors)
+    return short_factors ? gguf_config_put(rope, "short_factor", short_factors)
                          : fail(ERR_FORMAT, "%s: has rope_factors_long.weight without rope_factors_short.weight", base->path);
 }
 
@@ -176,7 +176,7 @@ static enum status put_tokens(const struct gguf_base *base, json_t *tree)
                                        "tokenizer.ggml.eom_token_id"};
     int64_t bos = -1, pad = -1;
     json_t *eos = json_array();
-    TRY(put(tree, "eos_token_id", eos));
+    TRY(gguf_config_put(tree, "eos_token_id", eos));
     for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
         int64_t id = -1;
         TRY(gguf_get_int(base->file[0], ends[i], &id));
@@ -186,8 +186,8 @@ static enum status put_tokens(const struct gguf_base *base, json_t *tree)
     TRY(gguf_get_int(base->file[0], "tokenizer.ggml.bos_token_id", &bos));
     TRY(gguf_get_int(base->file[0], "tokenizer.ggml.padding_token_id", &pad));
     if (bos >= 0)
-        TRY(put(tree, "bos_token_id", json_integer(bos)));
-    return pad >= 0 ? put(tree, "pad_token_id", json_integer(pad)) : OK;
+        TRY(gguf_config_put(tree, "bos_token_id", json_integer(bos)));
+    return pad >= 0 ? gguf_config_put(tree, "pad_token_id", json_integer(pad)) : OK;
 }
 
 /* What the tensors say themselves. A quantised model runs in bfloat16 where the device can. */
@@ -196,24 +196,24 @@ static enum status put_tensors(const struct gguf_base *base, json_t *tree)
     const struct gguf_tensor *embedding = gguf_base_find(base, "token_embd.weight");
     if (!embedding)
         return fail(ERR_FORMAT, "%s: has no tensor token_embd.weight", base->path);
-    TRY(put(tree, "vocab_size", json_integer(embedding->shape[1])));
-    TRY(put(tree, "tie_word_embeddings", json_boolean(!gguf_base_find(base, "output.weight"))));
-    TRY(put(tree, "attention_bias", json_boolean(gguf_base_find(base, "blk.0.attn_output.bias") != NULL)));
-    TRY(put(tree, "mlp_bias", json_boolean(gguf_base_find(base, "blk.0.ffn_up.bias") != NULL)));
-    return put(tree, "dtype", json_string("bfloat16"));
+    TRY(gguf_config_put(tree, "vocab_size", json_integer(embedding->shape[1])));
+    TRY(gguf_config_put(tree, "tie_word_embeddings", json_boolean(!gguf_base_find(base, "output.weight"))));
+    TRY(gguf_config_put(tree, "attention_bias", json_boolean(gguf_base_find(base, "blk.0.attn_output.bias") != NULL)));
+    TRY(gguf_config_put(tree, "mlp_bias", json_boolean(gguf_base_find(base, "blk.0.ffn_up.bias") != NULL)));
+    return gguf_config_put(tree, "dtype", json_string("bfloat16"));
 }
 
 /* OLMo 3's files are of OLMo 2's architecture, and have local layers. */
 static const char *model_type(const struct gguf_base *base)
 {
-    bool olmo3 = !strcmp(base->arch->model_type, "olmo2") && has(base, "attention.sliding_window");
+    bool olmo3 = !strcmp(base->arch->model_type, "olmo2") && gguf_config_has(base, "attention.sliding_window");
     return olmo3 ? "olmo3" : base->arch->model_type;
 }
 
-static enum status fill(const struct gguf_base *base, json_t *tree)
+static enum status gguf_config_fill(const struct gguf_base *base, json_t *tree)
 {
-    TRY(put(tree, "model_type", json_string(model_type(base))));
-    TRY(put_numbers(base, tree));
+    TRY(gguf_config_put(tree, "model_type", json_string(model_type(base))));
+    TRY(gguf_config_put_numbers(base, tree));
     TRY(put_heads(base, tree));
     TRY(put_scaling(base, tree));
     TRY(put_tokens(base, tree));
@@ -223,7 +223,7 @@ static enum status fill(const struct gguf_base *base, json_t *tree)
 enum status gguf_base_config(const struct gguf_base *base, struct hf_config *config)
 {
     json_t *tree = json_object();
-    enum status status = tree ? fill(base, tree) : ERR_MEMORY;
+    enum status status = tree ? gguf_config_fill(base, tree) : ERR_MEMORY;
     if (status == OK)
         return hf_config_take(config, tree, base->path);
     json_decref(tree);

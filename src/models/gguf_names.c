@@ -47,7 +47,7 @@ const struct gguf_arch *gguf_arch_named(const char *name, char *known, size_t si
 }
 
 /* Whether a name is the pattern with a number for "%d", and then ".weight" or another end, which begins at *end. */
-static bool matches(const char *pattern, const char *name, int64_t *number, const char **end)
+static bool gguf_names_matches(const char *pattern, const char *name, int64_t *number, const char **end)
 {
     *number = 0;
     for (; *pattern; pattern++) {
@@ -66,19 +66,19 @@ static bool matches(const char *pattern, const char *name, int64_t *number, cons
     return *name == '.';
 }
 
-static bool applies(enum layout to, int arch)
+static bool gguf_names_applies(enum layout to, int arch)
 {
     return to == EITHER || (int)to == arch || (to == BEFORE && arch == FUSED);
 }
 
-static bool translate(const struct gguf_arch *arch, const char *from, bool to_file, char to[static NAME_SIZE])
+static bool gguf_names_translate(const struct gguf_arch *arch, const char *from, bool to_file, char to[static NAME_SIZE])
 {
     for (size_t i = 0; i < sizeof NAMES / sizeof *NAMES; i++) {
         int64_t layer;
         const char *end;
-        if (!applies(NAMES[i].norms, arch->norms))
+        if (!gguf_names_applies(NAMES[i].norms, arch->norms))
             continue;
-        if (!matches(to_file ? NAMES[i].model : NAMES[i].file, from, &layer, &end) || strchr(end + 1, '.'))
+        if (!gguf_names_matches(to_file ? NAMES[i].model : NAMES[i].file, from, &layer, &end) || strchr(end + 1, '.'))
             continue;
         name_fill(to, to_file ? NAMES[i].file : NAMES[i].model, layer, 0, end);
         return true;
@@ -88,12 +88,12 @@ static bool translate(const struct gguf_arch *arch, const char *from, bool to_fi
 
 bool gguf_name_in_file(const struct gguf_arch *arch, const char *tensor, char name[static NAME_SIZE])
 {
-    return translate(arch, tensor, true, name);
+    return gguf_names_translate(arch, tensor, true, name);
 }
 
 bool gguf_name_in_model(const struct gguf_arch *arch, const char *name, char tensor[static NAME_SIZE])
 {
-    return translate(arch, name, false, tensor);
+    return gguf_names_translate(arch, name, false, tensor);
 }
 
 int64_t gguf_permuted_heads(const struct gguf_arch *arch, const char *tensor, int64_t heads, int64_t kv_heads)

@@ -1,4 +1,4 @@
-/* LoRA: a pair of small matrices beside a linear layer, y = x · wᵀ + s · (x · Aᵀ) · Bᵀ.
+/* LoRA: a pair of small matrices next to a linear layer, y = x · wᵀ + s · (x · Aᵀ) · Bᵀ.
  *
  * B is stored unscaled; the scale s belongs to the forward and the backward pass. The pair is named as in adapter files,
  * without their prefix: <module>.lora_A.weight (rank, in) and <module>.lora_B.weight (out, rank).
@@ -6,7 +6,7 @@
 #ifndef MODELS_LORA_H
 #define MODELS_LORA_H
 
-#include "models/model.h"
+#include "models/net.h"
 
 enum { LORA_NAME_SIZE = 2 * NAME_SIZE + 32 };
 
@@ -32,21 +32,11 @@ bool lora_experts_pair(const struct adapter_config *config, const char *module, 
 void lora_experts(struct net *n, const char *module, const char *parameter, int64_t experts, int64_t inputs, int64_t outputs,
                   struct value **a, struct value **b, double *scale);
 
+/* Whether a tensor is one of a pair, and whether it is the A. */
 bool lora_owns(const struct tensor *t);
+bool lora_is_a(const struct tensor *t);
 
 /* Where the module's name ends in the name of a pair's A; NULL: the tensor is not an A of a linear layer. */
 const char *lora_module_end(const struct tensor *t);
-
-/* After the upload: initialises the pairs that no adapter file has filled. A is drawn by the seed and its name, uniform up to
- * 1 / sqrt(in) as in PEFT; B is zero. */
-enum status lora_start(const struct model *m, struct engine *e, uint64_t seed);
-
-/* Whether each target is a layer's name in the model's files, or there are none: true before programs are built. A name that is
- * not may still be one of a program's. */
-bool lora_in_files(const struct model *m, const struct adapter_config *config);
-
-/* After the programs are built: fails if a target of the configuration is not a linear layer of the model, and names those that
- * are. */
-enum status lora_check(const struct model *m, const struct adapter_config *config);
 
 #endif

@@ -6,7 +6,6 @@
 
 #include "base/log.h"
 #include "base/name.h"
-#include "base/number.h"
 #include "models/lora.h"
 #include "models/rotary.h"
 #include "models/weights_safetensors.h"
@@ -46,7 +45,7 @@ static enum status open_adapter(struct model *m, const char *dir, bool weights)
     if (!m->adapter_path || !weights)
         return m->adapter_path ? OK : ERR_MEMORY;
     if (!file_exists(m->adapter_path))
-        return adapter_weights_lost(&m->adapter.arena, dir);
+        return fail_no_adapter_weights(&m->adapter.arena, dir);
     TRY(safetensors_open(&m->adapter_files, m->adapter_path));
     TRY(weights_list_adapter(&m->weights, m->adapter_files, m->adapter_path));
     return check_tied(m);
@@ -174,7 +173,7 @@ static bool is_frequencies(const struct tensor *t)
     return !strcmp(t->name, NET_FREQUENCIES) || is_local_frequencies(t);
 }
 
-static bool is_weight(const struct tensor *t)
+bool model_is_weight(const struct tensor *t)
 {
     return (t->lifetime == LIFE_WEIGHTS || t->lifetime == LIFE_TRAINABLE) && !t->assembled && !is_frequencies(t) &&
            !weights_is_part(t);
@@ -216,8 +215,7 @@ static enum status missing(const struct model *m, const char *name)
     return fail(ERR_FORMAT, "%s: the weights have no tensor %s, which a %s model needs", m->hf.path, name, m->family->model_type);
 }
 
-/* A tensor whose pieces the files hold, or that will be made of such where there are none yet; NULL: any other. */
-static const struct stacked *in_pieces(const struct model *m, const struct tensor *t)
+const struct stacked *model_pieces(const struct model *m, const struct tensor *t)
 {
     return model_source(m, t) ? NULL : stacked_of(m->family->stacked, t);
 }
@@ -251,7 +249,7 @@ static enum status place_dense(struct model *m, struct tensor *t, const struct d
 {
     enum dtype dtype;
     bool in_place = device->host_memory && t->lifetime == LIFE_WEIGHTS && !lora_owns(t) && !t->whole;
-    const struct stacked *row = in_pieces(m, t);
+    const struct stacked *row = model_pieces(m, t);
     in_place = in_place && (t->rank > 1 || !m->weights.parted_count) && (t->rank < 3 || !m->weights.packed);
     if (row)
         return place_pieces(m, t, row);
@@ -306,7 +304,7 @@ enum status model_place(struct model *m, const struct device_info *device)
     m->weights_mapped = (struct weight_count){0};
     for (int64_t i = 0; i < m->store.count; i++) {
         struct tensor *t = m->store.tensor[i];
-        if (!is_weight(t))
+        if (!model_is_weight(t))
             continue;
         TRY(place_dense(m, t, device));
         if (!lora_owns(t))
@@ -328,108 +326,8 @@ bool model_uses(const struct model *m, const char *name)
            map_get(&m->weights.parted_names, name, (int64_t)strlen(name)) >= 0;
 }
 
-static bool of_module(const char *tensor, const char *module)
-{
-    size_t n = strlen(module);
-    return strncmp(tensor, module, n) == 0 && tensor[n] == '.';
-}
-
-static enum status check_saved(const struct model *m, const char *name)
-{
-    const struct stored *f = weights_find(&m->weights, name);
-    if (!adapter_saves_weight(&m->adapter, name) || (f && f->adapter))
-        return OK;
-    return fail(ERR_FORMAT,
-                "%s: there is no tensor " ADAPTER_PREFIX
-                "%s, which \"modules_to_save\" of adapter_config.json promises: a part of "
-                "the adapter is missing, get it again",
-                m->adapter_path, name);
-}
-
-static enum status check_saved_tensor(const struct model *m, const struct tensor *t)
-{
-    char name[NAME_SIZE];
-    const struct stacked *row = in_pieces(m, t);
-    for (int64_t i = 0; row && i < stacked_count(row, t); i++)
-        TRY(check_saved(m, stacked_name(row, t, i, name)));
-    return row || lora_owns(t) ? OK : check_saved(m, t->name);
-}
-
-/* As to PEFT, a name that is no module's means nothing. */
-static void report_no_module(const struct model *m)
-{
-    for (int64_t k = 0; k < min(m->adapter.saved_count, ADAPTER_SAVED_TOLD); k++) {
-        bool found = false;
-        for (int64_t i = 0; i < m->weights.count && !found; i++)
-            found = adapter_saves_by(&m->adapter, k, m->weights.list[i].name);
-        if (!found)
-            log_message(LOG_WARNING, "%s: \"modules_to_save\" names \"%s\", which no module of %s is called", m->adapter_path,
-                        m->adapter.saved[k], m->hf.path);
-    }
-}
-
-/* The modules that an adapter has whole: PEFT would not load one without them. The head of a model may be its embedding, and is
- * no tensor of its own then. */
-static enum status check_all_saved(const struct model *m)
-{
-    char head[NAME_SIZE];
-    TRY(check_saved(m, name_fill(head, m->family->head, 0, 0, ".weight")));
-    for (int64_t i = 0; i < m->store.count; i++)
-        if (is_weight(m->store.tensor[i]))
-            TRY(check_saved_tensor(m, m->store.tensor[i]));
-    for (int64_t i = 0; i < m->weights.parted_count; i++)
-        TRY(check_saved(m, m->weights.parted[i].name));
-    report_no_module(m);
-    return OK;
-}
-
-/* An adapter without one of its parts would be another adapter. */
-static enum status check_adapter(const struct model *m)
-{
-    for (int64_t i = 0; i < m->weights.count; i++) {
-        const struct stored *f = &m->weights.list[i];
-        if (!f->adapter || model_uses(m, f->name))
-            continue;
-        if (of_module(f->name, m->family->head) || of_module(f->name, m->family->embedding))
-            return fail(ERR_UNSUPPORTED,
-                        "%s: tensor " ADAPTER_PREFIX "%s: LoRA of the embedding or the head is not supported; merge the adapter"
-                        " with PEFT (merge_and_unload) and use the result as --model",
-                        m->adapter_path, f->name);
-        return fail(ERR_FORMAT,
-                    "%s: tensor " ADAPTER_PREFIX "%s matches no module of %s: was the adapter made for another model?",
-                    m->adapter_path, f->name, m->hf.path);
-    }
-    return m->adapter_files ? check_all_saved(m) : OK;
-}
-
-/* Buffers of old files and the head of a tied model are known to be redundant. */
-static void report_unused(const struct model *m)
-{
-    int64_t unused = 0;
-    const char *example = NULL;
-    for (int64_t i = 0; i < m->weights.count; i++) {
-        const char *name = m->weights.list[i].name;
-        if (m->weights.list[i].adapter || model_uses(m, name) || strstr(name, "rotary_emb.inv_freq") ||
-            family_repeats(m->family, &m->config, name) || (m->weights.nested && !family_in_layer(m->family, name)))
-            continue;
-        unused++;
-        example = name;
-    }
-    if (unused)
-        log_message(LOG_WARNING, "%s: %lld tensors of the files are not used by a %s model, for example %s", m->hf.path,
-                    (long long)unused, m->family->model_type, example);
-}
-
-enum status model_attach(struct model *m, const struct device_info *device)
-{
-    TRY(model_place(m, device));
-    report_unused(m);
-    TRY(check_adapter(m));
-    return model_check_finite(m, true);
-}
-
 /* A GGUF file's factors, by which Llama 3 stretches its slow rotations. */
-static enum status stretch(const struct model *m, float *frequencies, int64_t count)
+static enum status model_stretch(const struct model *m, float *frequencies, int64_t count)
 {
     const struct stored *f = weights_find(&m->weights, NET_FREQUENCIES);
     if (!f)
@@ -452,7 +350,7 @@ static enum status upload_frequencies(const struct model *m, struct engine *e, c
         return ERR_MEMORY;
     struct model_config of = family_layers(&m->config, is_local_frequencies(t));
     rotary_frequencies(&of, frequencies);
-    enum status status = stretch(m, frequencies, tensor_elements(t));
+    enum status status = model_stretch(m, frequencies, tensor_elements(t));
     if (status == OK)
         status = engine_upload(e, t, frequencies, DTYPE_F32);
     memory_free(frequencies);
@@ -460,7 +358,8 @@ static enum status upload_frequencies(const struct model *m, struct engine *e, c
 }
 
 /* `count` elements of a tensor from `first` on, and of its master. */
-static enum status upload_part(struct engine *e, const struct tensor *t, int64_t first, int64_t count, const struct stored *f)
+static enum status model_upload_part(struct engine *e, const struct tensor *t, int64_t first, int64_t count,
+                                     const struct stored *f)
 {
     const void *data;
     enum dtype dtype;
@@ -477,7 +376,7 @@ static enum status upload_part(struct engine *e, const struct tensor *t, int64_t
 
 static enum status upload_dense(struct engine *e, const struct tensor *t, const struct stored *f)
 {
-    return upload_part(e, t, 0, tensor_elements(t), f);
+    return model_upload_part(e, t, 0, tensor_elements(t), f);
 }
 
 static enum status upload_pieces(const struct model *m, struct engine *e, const struct tensor *t, const struct stacked *row)
@@ -486,7 +385,7 @@ static enum status upload_pieces(const struct model *m, struct engine *e, const 
     for (int64_t i = 0; i < count; i++) {
         const struct stored *f;
         TRY(find_piece(m, t, row, i, &f));
-        TRY(upload_part(e, t, i * elements, elements, f));
+        TRY(model_upload_part(e, t, i * elements, elements, f));
     }
     return OK;
 }
@@ -497,8 +396,8 @@ enum status model_upload(struct model *m, struct engine *e)
         struct tensor *t = m->store.tensor[i];
         if (is_frequencies(t))
             TRY(upload_frequencies(m, e, t));
-        const struct stored *f = is_weight(t) && !t->in_file ? model_source(m, t) : NULL;
-        const struct stacked *row = is_weight(t) ? in_pieces(m, t) : NULL;
+        const struct stored *f = model_is_weight(t) && !t->in_file ? model_source(m, t) : NULL;
+        const struct stacked *row = model_is_weight(t) ? model_pieces(m, t) : NULL;
         if (f)
             TRY(upload_dense(e, t, f));
         if (row)

@@ -42,6 +42,12 @@ enum status model_dtype(const struct model *m, enum dtype *dtype);
 /* Where a tensor's numbers come from: the adapter's file, the model's, or NULL for a new pair of LoRA. */
 const struct stored *model_source(const struct model *m, const struct tensor *t);
 
+/* Whether a tensor is a weight of the model or of an adapter: as a whole, with numbers that come from files or are drawn. */
+bool model_is_weight(const struct tensor *t);
+
+/* The row of a tensor whose pieces the files hold, or that will be made of such where there are none yet; NULL: any other. */
+const struct stacked *model_pieces(const struct model *m, const struct tensor *t);
+
 /* Finds every weight of the programs so far in the files, checks its shape, and leaves it mapped if it can be used in place. */
 enum status model_place(struct model *m, const struct device_info *device);
 
@@ -51,7 +57,7 @@ enum status model_attach(struct model *m, const struct device_info *device);
 /* Whether a program so far uses this weight, dense or in parts. */
 bool model_uses(const struct model *m, const char *name);
 
-/* Reads all weights that programs use from their files, or those of an adapter alone, and fails with the name of the first that
+/* Reads all weights that programs use from their files, or only those of an adapter, and fails with the name of the first that
  * has a number that is not finite. An adapter is small, and looked at before it is used; the base once a run has met such
  * numbers: it says whether the files are at fault. */
 enum status model_check_finite(const struct model *m, bool adapter_alone);

@@ -25,7 +25,7 @@ static const char *const model_copy_names[] = {"generation_config.json",
                                                "merges.txt",
                                                CONFIG_FILE,
                                                NULL};
-enum { BESIDE = sizeof model_copy_names / sizeof model_copy_names[0] - 2, FILE_MAX = 256 << 20 };
+enum { COPIED = sizeof model_copy_names / sizeof model_copy_names[0] - 2, FILE_MAX = 256 << 20 };
 
 bool model_is_file(const char *name)
 {
@@ -39,7 +39,7 @@ bool model_is_file(const char *name)
     return !strcmp(name, "model.safetensors") || !strcmp(name, "model.safetensors.index.json");
 }
 
-static enum status read_config(const char *from, const char *dtype, json_t **out)
+static enum status model_copy_read_config(const char *from, const char *dtype, json_t **out)
 {
     TRY(json_parse_file(out, from, 16 << 20));
     json_object_del(*out, "torch_dtype");
@@ -52,7 +52,7 @@ static enum status read_config(const char *from, const char *dtype, json_t **out
 static enum status copy_config(const char *from, const char *to, const char *dtype)
 {
     json_t *tree = NULL;
-    TRY(read_config(from, dtype, &tree));
+    TRY(model_copy_read_config(from, dtype, &tree));
     enum status status = json_replace_file(to, tree);
     json_decref(tree);
     return status;
@@ -61,7 +61,7 @@ static enum status copy_config(const char *from, const char *to, const char *dty
 static enum status config_bytes(const char *from, const char *dtype, int64_t *bytes)
 {
     json_t *tree = NULL;
-    TRY(read_config(from, dtype, &tree));
+    TRY(model_copy_read_config(from, dtype, &tree));
     char *text = json_file_text(tree);
     *bytes = text ? (int64_t)strlen(text) : 0;
     enum status status = text ? OK : fail_at(ERR_MEMORY, "%s: ", from);
@@ -84,12 +84,12 @@ enum status model_copy(const char *from, const char *to, const char *dtype)
 {
     struct arena arena = {0};
     enum status status = OK;
-    for (int i = 0; i < BESIDE && status == OK; i++)
+    for (int i = 0; i < COPIED && status == OK; i++)
         status = copy_file(&arena, from, to, model_copy_names[i], NULL);
     if (status == OK)
         status = copy_file(&arena, from, to, CONFIG_FILE, dtype);
     const char *more = status == OK ? file_join(&arena, from, MORE_TEMPLATES) : NULL;
-    if (more && file_exists(more)) /* a checkpoint has no directories, and those who read one know this name as little */
+    if (more && file_exists(more)) /* a checkpoint has no directories, and other readers do not know this name either */
         log_message(LOG_WARNING, "%s: is not copied to %s; rows with tools are rendered by other templates there", more, to);
     arena_free(&arena);
     return status;
@@ -100,12 +100,12 @@ static enum status check_size(const char *path)
 {
     if (file_size(path) <= FILE_MAX)
         return OK;
-    return fail(ERR_FORMAT, "%s: %lld bytes, more than the %lld that a file beside weights may have", path,
+    return fail(ERR_FORMAT, "%s: %lld bytes, more than the %lld that a file next to weights may have", path,
                 (long long)file_size(path), (long long)FILE_MAX);
 }
 
-/* A file that is cut off is told while it can be said whose it is. tokenizer.json has a reader of its own. */
-static enum status check_file(const char *path, const char *name)
+/* A file that is cut off is reported while it can be said whose it is. tokenizer.json has a reader of its own. */
+static enum status model_copy_check_file(const char *path, const char *name)
 {
     json_t *tree = NULL;
     TRY(check_size(path));
@@ -121,13 +121,13 @@ static enum status check_file(const char *path, const char *name)
 static enum status list(struct arena *arena, const char *from, const char *dtype, model_copy_each *each, void *context)
 {
     int64_t bytes = 0;
-    for (int i = 0; i < BESIDE; i++) {
+    for (int i = 0; i < COPIED; i++) {
         const char *path = file_join(arena, from, model_copy_names[i]);
         if (!path)
             return ERR_MEMORY;
         if (!file_exists(path))
             continue;
-        TRY(check_file(path, model_copy_names[i]));
+        TRY(model_copy_check_file(path, model_copy_names[i]));
         TRY(each(context, model_copy_names[i], file_size(path)));
     }
     const char *config = file_join(arena, from, CONFIG_FILE);
@@ -145,7 +145,7 @@ enum status model_copy_list(const char *from, const char *dtype, model_copy_each
     return status;
 }
 
-static enum status add_file(struct arena *arena, const char *from, const char *name, struct hash *hash)
+static enum status model_copy_add_file(struct arena *arena, const char *from, const char *name, struct hash *hash)
 {
     struct digest digest;
     const char *path = file_join(arena, from, name);
@@ -167,7 +167,7 @@ enum status model_copy_digest(const char *from, struct digest *digest)
     enum status status = OK;
     hash_init(&hash);
     for (int i = 0; model_copy_names[i] && status == OK; i++)
-        status = add_file(&arena, from, model_copy_names[i], &hash);
+        status = model_copy_add_file(&arena, from, model_copy_names[i], &hash);
     *digest = hash_end(&hash);
     arena_free(&arena);
     return status;
@@ -177,7 +177,7 @@ int64_t model_copy_bytes(const char *from)
 {
     struct arena arena = {0};
     int64_t bytes = 0;
-    for (int i = 0; i < BESIDE; i++) {
+    for (int i = 0; i < COPIED; i++) {
         const char *path = file_join(&arena, from, model_copy_names[i]);
         int64_t size = path ? file_size(path) : 0;
         bytes += size > 0 ? size : 0;

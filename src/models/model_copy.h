@@ -1,4 +1,4 @@
-/* What a model directory has beside its weights, for a directory with other weights of the same model. */
+/* What a model directory has next to its weights, for a directory with other weights of the same model. */
 #ifndef MODELS_MODEL_COPY_H
 #define MODELS_MODEL_COPY_H
 

@@ -3,10 +3,9 @@
 
 #include <math.h>
 #include <stdio.h>
-#include <string.h>
 
-#include "base/name.h"
 #include "models/lora.h"
+#include "models/net_weight.h"
 #include "models/rotary.h"
 
 static struct value *on_tensor(struct net *n, const char *name, enum lifetime lifetime, enum dtype dtype, int rank,
@@ -15,35 +14,6 @@ static struct value *on_tensor(struct net *n, const char *name, enum lifetime li
     struct tensor *tensor;
     enum status status = store_tensor(&tensor, n->store, name, lifetime, dtype, rank, shape);
     return status == OK ? program_tensor(&n->program, tensor) : program_fail(&n->program, status);
-}
-
-static struct value *weight_of(struct net *n, const char *name, bool trained, int rank, const int64_t *shape)
-{
-    struct program *p = &n->program;
-    char sum[NAME_SIZE + 32];
-    struct tensor *t;
-    enum lifetime lifetime = trained ? LIFE_TRAINABLE : LIFE_WEIGHTS;
-    enum status status = store_tensor(&t, n->store, name, lifetime, p->types[ROLE_WEIGHT], rank, shape);
-    snprintf(sum, sizeof sum, "gradient.%s", name);
-    if (status == OK && trained && !t->gradient)
-        status = store_tensor(&t->gradient, n->store, sum, LIFE_GRADIENTS, p->types[ROLE_GRADIENT], rank, shape);
-    return status == OK ? program_tensor(p, t) : program_fail(p, status);
-}
-
-struct value *net_weight(struct net *n, const char *name, bool trained, int rank, int64_t d0, int64_t d1)
-{
-    return weight_of(n, name, trained, rank, (int64_t[]){d0, d1});
-}
-
-/* After its layer's, or with NET_NO_LAYER as it is. */
-const char *net_module(const struct net *n, char module[static NAME_SIZE], const char *name, int64_t layer)
-{
-    return layer < 0 ? name_fill(module, name, 0, 0, "") : name_fill(module, n->family->layer, layer, 0, name);
-}
-
-static bool trains_all(const struct net *n)
-{
-    return n->tuning->train && !n->tuning->lora;
 }
 
 struct value *net_layers(struct net *n, struct value *x, struct value *(*layer)(struct net *n, struct value *x, int64_t l))
@@ -56,50 +26,10 @@ struct value *net_layers(struct net *n, struct value *x, struct value *(*layer)(
     return x;
 }
 
-static bool trains_norms(const struct net *n)
-{
-    return trains_all(n) || (n->tuning->train && n->tuning->norms);
-}
-
-struct value *net_parameter(struct net *n, const char *name, int64_t layer, bool of_norm, int rank, const int64_t *shape)
-{
-    char full[NAME_SIZE];
-    return weight_of(n, net_module(n, full, name, layer), of_norm ? trains_norms(n) : trains_all(n), rank, shape);
-}
-
-/* A module's "weight" or "bias" of shape (rows, columns), or (rows) if columns is 0. */
-static struct value *part_of(struct net *n, const char *module, const char *part, bool trained, int64_t rows, int64_t columns)
-{
-    char name[NAME_SIZE];
-    return net_weight(n, name_fill(name, module, 0, 0, part), trained, columns ? 2 : 1, rows, columns);
-}
-
-/* The weight of an embedding or a linear layer, in the type that it is stored in. */
-static struct value *matrix_of(struct net *n, const char *module, bool linear, int64_t rows, int64_t columns)
-{
-    char name[NAME_SIZE];
-    const struct parted *parted;
-    struct value *part[WEIGHT_PARTS] = {0};
-    int type = weights_type(n->weights, name_fill(name, module, 0, 0, ".weight"), linear);
-    if (type == WEIGHT_DENSE)
-        return net_weight(n, name, trains_all(n), 2, rows, columns);
-    enum weight_id id = (enum weight_id)type;
-    if (trains_all(n))
-        return program_fail(&n->program,
-                            fail(ERR_UNSUPPORTED, "%s is stored as %s, which cannot be trained: use --finetuning-type lora", name,
-                                 weight_types[id]->name));
-    enum status status = weights_parted(n->weights, n->store, name, id, rows, columns, &parted);
-    if (status != OK)
-        return program_fail(&n->program, status);
-    for (int i = 0; i < weight_parts(id); i++)
-        part[i] = program_tensor(&n->program, parted->part[i]);
-    return weight_value(&n->program, id, part, rows, columns);
-}
-
 /* The weight (V, C) of the embedding, or of the head. */
 static struct value *vocabulary_weight(struct net *n, const char *module)
 {
-    return matrix_of(n, module, false, n->config->vocabulary, n->config->channels);
+    return net_matrix(n, module, false, n->config->vocabulary, n->config->channels);
 }
 
 /* A number as a tensor of this type holds it. */
@@ -115,7 +45,7 @@ static double rounded(double number, enum dtype dtype)
 }
 
 /* A factor of 0 is none. */
-static struct value *scaled(struct net *n, struct value *x, double factor)
+static struct value *net_scaled(struct net *n, struct value *x, double factor)
 {
     return x && factor != 0 && factor != 1 ? scale(&n->program, x, factor) : x;
 }
@@ -123,8 +53,8 @@ static struct value *scaled(struct net *n, struct value *x, double factor)
 struct value *net_table(struct net *n, const char *module, int64_t rows, int64_t columns, double by)
 {
     struct program *p = &n->program;
-    struct value *x = embedding(p, n->ids, matrix_of(n, module, false, rows, columns), n->order, n->config->padding);
-    return scaled(n, x, rounded(by, p->types[ROLE_WEIGHT]));
+    struct value *x = embedding(p, n->ids, net_matrix(n, module, false, rows, columns), n->order, n->config->padding);
+    return net_scaled(n, x, rounded(by, p->types[ROLE_WEIGHT]));
 }
 
 struct value *net_embedding(struct net *n)
@@ -133,7 +63,7 @@ struct value *net_embedding(struct net *n)
     struct value *w = vocabulary_weight(n, n->family->embedding);
     struct value *x = embedding(p, n->ids, w, n->order, n->config->padding);
     double by = n->config->embedding_scale;
-    return scaled(n, x, rounded(by, p->types[ROLE_WEIGHT]));
+    return net_scaled(n, x, rounded(by, p->types[ROLE_WEIGHT]));
 }
 
 /* Of rows of `channels` channels; a name of NULL: without weights. */
@@ -142,7 +72,7 @@ static struct value *norm(struct net *n, struct value *x, int64_t channels, cons
     char module[NAME_SIZE];
     if (!name)
         return rmsnorm_offset(&n->program, x, NULL, n->config->eps, 1);
-    struct value *w = part_of(n, net_module(n, module, name, layer), ".weight", trains_norms(n), channels, 0);
+    struct value *w = net_part(n, net_module(n, module, name, layer), ".weight", net_trains_norms(n), channels, 0);
     return rmsnorm_offset(&n->program, x, w, n->config->eps, n->config->norm_offset);
 }
 
@@ -165,16 +95,6 @@ struct value *net_as(struct net *n, struct value *x, struct value *like)
     return x && like && x->dtype != like->dtype ? NODE(&n->program, cast, x, like) : x;
 }
 
-struct value *net_linear_weight(struct net *n, const char *module, int64_t rows, int64_t columns)
-{
-    return matrix_of(n, module, true, rows, columns);
-}
-
-struct value *net_linear_bias(struct net *n, const char *module, int64_t rows)
-{
-    return part_of(n, module, ".bias", trains_all(n), rows, 0);
-}
-
 struct value *net_linear(struct net *n, struct value *x, int64_t size, bool with_bias, const char *name, int64_t layer)
 {
     char module[NAME_SIZE];
@@ -191,16 +111,9 @@ struct value *net_linear(struct net *n, struct value *x, int64_t size, bool with
 struct value *net_router(struct net *n, struct value *x, bool with_bias, const char *name, int64_t layer)
 {
     char module[NAME_SIZE];
-    struct value *w = matrix_of(n, net_module(n, module, name, layer), false, n->config->experts, n->config->channels);
-    struct value *bias = with_bias ? part_of(n, module, ".bias", trains_all(n), n->config->experts, 0) : NULL;
+    struct value *w = net_matrix(n, net_module(n, module, name, layer), false, n->config->experts, n->config->channels);
+    struct value *bias = with_bias ? net_part(n, module, ".bias", net_trains_all(n), n->config->experts, 0) : NULL;
     return linear_wide_bias(&n->program, x, w, bias);
-}
-
-struct value *net_experts_weight(struct net *n, const char *module, const char *parameter, int64_t rows, int64_t columns)
-{
-    char name[2 * NAME_SIZE];
-    snprintf(name, sizeof name, "%s.%s", module, parameter);
-    return weight_of(n, name, trains_all(n), columns ? 3 : 2, (int64_t[]){n->config->experts, rows, columns});
 }
 
 struct value *net_heads(struct net *n, struct value *x, int64_t heads)
@@ -276,9 +189,9 @@ struct value *net_swiglu(struct net *n, struct value *gate, struct value *up)
                                : swiglu(&n->program, gate, up);
 }
 
-struct value *net_swiglu_beside(struct net *n, struct value *y)
+struct value *net_swiglu_packed(struct net *n, struct value *y)
 {
-    return y ? swiglu_beside(&n->program, y) : NULL;
+    return y ? swiglu_packed(&n->program, y) : NULL;
 }
 
 struct value *net_geglu(struct net *n, struct value *gate, struct value *up)
@@ -288,7 +201,7 @@ struct value *net_geglu(struct net *n, struct value *gate, struct value *up)
 
 struct value *net_add(struct net *n, struct value *x, struct value *d)
 {
-    return add(&n->program, x, scaled(n, d, n->config->residual_scale));
+    return add(&n->program, x, net_scaled(n, d, n->config->residual_scale));
 }
 
 struct value *net_scale(struct net *n, struct value *x, double by)
@@ -339,7 +252,7 @@ static void make_loss_inputs(struct net *n, const struct loss *loss)
     in->rows = loss->by_sequence ? program_input(p, "loss_rows", ROLE_INDEX, 2, n->R, (int64_t)2) : NULL;
 }
 
-static void make_inputs(struct net *n)
+static void net_make_inputs(struct net *n)
 {
     struct program *p = &n->program;
     bool training = is_training(n), logits = n->goal == NET_TRAIN_LOGITS;
@@ -355,7 +268,7 @@ static void make_inputs(struct net *n)
     n->rope_set = rotary_sets(n->config) > 1 ? program_input(p, "rope_set", ROLE_INDEX, 1, n->T) : NULL;
     n->local_first = n->config->local ? program_input(p, "local_first", ROLE_INDEX, 1, n->T) : NULL;
     n->local_until = n->config->local && training ? program_input(p, "local_until", ROLE_INDEX, 1, n->T) : NULL;
-    n->order = training && trains_all(n) ? program_input(p, "order", ROLE_INDEX, 1, n->T) : NULL;
+    n->order = training && net_trains_all(n) ? program_input(p, "order", ROLE_INDEX, 1, n->T) : NULL;
     n->sequence = dropout ? program_input(p, "sequence", ROLE_INDEX, 1, n->T) : NULL;
     n->draw = dropout ? program_input(p, "draw", ROLE_INDEX, 1, (int64_t)4) : NULL;
     if (n->goal == NET_TRAIN)
@@ -364,7 +277,7 @@ static void make_inputs(struct net *n)
 }
 
 /* From the gathered states x (R, C) and the head w to losses and, in training, all gradients. */
-static enum status finish(struct net *n, struct value *x, struct value *w)
+static enum status net_finish(struct net *n, struct value *x, struct value *w)
 {
     struct program *p = &n->program;
     struct value *dw = w && w->wants_gradient ? program_tensor(p, w->tensor->gradient) : NULL, *dx = NULL;
@@ -400,7 +313,7 @@ static enum status finish(struct net *n, struct value *x, struct value *w)
 }
 
 /* The table of a kind of layers; `growth`: that of their queries. */
-static struct value *make_table(struct net *n, const char *name, const struct model_config *of, double growth)
+static struct value *net_make_table(struct net *n, const char *name, const struct model_config *of, double growth)
 {
     struct program *p = &n->program;
     int64_t shape[] = {rotary_sets(of), rotary_pairs(of)};
@@ -413,9 +326,9 @@ static void make_tables(struct net *n)
 {
     struct model_config global = family_layers(n->config, false), local = family_layers(n->config, true);
     double growth = n->config->rope.growth;
-    n->table = make_table(n, NET_FREQUENCIES, &global, 0);
-    n->query_table = growth != 0 ? make_table(n, NET_FREQUENCIES, &global, growth) : n->table;
-    n->local_table = n->config->local_rope.theta > 0 ? make_table(n, NET_LOCAL_FREQUENCIES, &local, 0) : n->table;
+    n->table = net_make_table(n, NET_FREQUENCIES, &global, 0);
+    n->query_table = growth != 0 ? net_make_table(n, NET_FREQUENCIES, &global, growth) : n->table;
+    n->local_table = n->config->local_rope.theta > 0 ? net_make_table(n, NET_LOCAL_FREQUENCIES, &local, 0) : n->table;
 }
 
 enum status net_build(struct net *n, struct store *store, struct weights *weights, const struct family *family,
@@ -430,10 +343,10 @@ enum status net_build(struct net *n, struct store *store, struct weights *weight
     struct program *p = &n->program;
     program_init(p, ops_table, run);
     p->tf32 = tuning->tf32;
-    make_inputs(n);
+    net_make_inputs(n);
     make_tables(n);
-    struct value *x = scaled(n, gather_rows(p, family->forward(n), n->rows), config->logit_scale);
-    return finish(n, x, vocabulary_weight(n, family_head(family, config)));
+    struct value *x = net_scaled(n, gather_rows(p, family->forward(n), n->rows), config->logit_scale);
+    return net_finish(n, x, vocabulary_weight(n, family_head(family, config)));
 }
 
 void net_free(struct net *n)

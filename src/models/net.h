@@ -10,7 +10,7 @@
 #include "format/adapter.h"
 #include "models/family.h"
 #include "models/weights.h"
-#include "ops/loss.h"
+#include "ops/losses/loss.h"
 #include "ops/ops.h"
 
 /* Losses, or logits; in training losses and gradients, or gradients from the caller's gradient of the logits. */
@@ -18,7 +18,7 @@ enum net_goal { NET_LOSS, NET_LOGITS, NET_TRAIN, NET_TRAIN_LOGITS };
 
 /* What is added to a model, and what is trained. */
 struct tuning {
-    const struct adapter_config *lora; /* pairs beside linear layers; NULL: none */
+    const struct adapter_config *lora; /* pairs next to linear layers; NULL: none */
     bool train;                        /* the pairs, or all weights if there are none */
     bool norms;                        /* the norms' weights besides the pairs */
     enum recompute recompute;
@@ -45,7 +45,7 @@ struct net {
     struct value *local_first;     /* (T) the same two for layers with local attention; NULL if the model has none */
     struct value *local_until;
     struct value *order;           /* (T) of a trained embedding: slots sorted by id; else NULL */
-    struct loss_inputs of_loss;    /* of NET_TRAIN: the loss's inputs by row (ops/loss.h); NULL where it has none */
+    struct loss_inputs of_loss;    /* of NET_TRAIN: the loss's inputs by row (ops/losses/loss.h); NULL where it has none */
     struct value *dlogits;         /* (R, V) of NET_TRAIN_LOGITS */
     struct value *sequence, *draw; /* of dropout: (T) numbers of sequences in the step; (4) seed and step. Else NULL */
     int64_t dropouts;              /* so far: each draws its own random numbers */
@@ -59,7 +59,7 @@ struct net {
     struct value *result;       /* (R) losses, or (R, V) logits; NULL of NET_TRAIN_LOGITS */
 };
 
-/* Builds the whole program. From then on until net_free the net must not move. */
+/* Builds the whole program. From then on until net_free, which also follows an error, the net must not move. */
 enum status net_build(struct net *n, struct store *store, struct weights *weights, const struct family *family,
                       const struct model_config *config, const struct tuning *tuning, enum run_type run, enum net_goal goal,
                       int64_t T, int64_t R, int64_t S);
@@ -73,7 +73,8 @@ struct value *net_norm(struct net *n, struct value *x, const char *name, int64_t
 struct value *net_linear(struct net *n, struct value *x, int64_t size, bool with_bias, const char *name, int64_t layer);
 
 /* Linear layers of one input, side by side in one value (T, sum of their sizes), in training: of their weights, or of their
- * adapters if all of them have one, of one scale, and there is no dropout. NULL: net_linear gives each. (models/together.c) */
+ * adapters if all of them have one, of one scale, and there is no dropout. NULL: net_linear gives each. (models/fused_linears.c)
+ */
 struct net_layer {
     const char *name;
     int64_t size;
@@ -101,7 +102,7 @@ struct value *net_swiglu(struct net *n, struct value *gate, struct value *up);
 /* Of values that lie side by side: q (T, H, D), k and v of one (T, (H + 2 · K) · D), q and k rotated where they have positions
  * and one table and `turned` is not NULL, which says whether they are; and a swiglu of gate and up. */
 struct value *net_qkv(struct net *n, struct value *y, int64_t layer, bool *turned, struct value **k, struct value **v);
-struct value *net_swiglu_beside(struct net *n, struct value *y);
+struct value *net_swiglu_packed(struct net *n, struct value *y);
 struct value *net_geglu(struct net *n, struct value *gate, struct value *up);
 struct value *net_add(struct net *n, struct value *x, struct value *d); /* d times config->residual_scale */
 
@@ -131,7 +132,7 @@ const char *net_module(const struct net *n, char module[static NAME_SIZE], const
  * with all weights, one `of_norm` with the norms too. */
 struct value *net_parameter(struct net *n, const char *name, int64_t layer, bool of_norm, int rank, const int64_t *shape);
 
-/* What a layer keeps of the tokens before, whatever their number; NULL without a cache. Ops begin it anew with a sequence. */
+/* What a layer keeps of the tokens before, whatever their number; NULL without a cache. Ops begin it again with a sequence. */
 struct value *net_state(struct net *n, const char *which, int64_t layer, enum role role, int rank, const int64_t *shape);
 
 /* The weight of a linear layer by its full name, and its bias, in the types that they are stored in. */

@@ -46,7 +46,7 @@ static struct value *linear_attention(struct net *n, struct value *h, int64_t l)
     return net_linear(n, program_view(p, y, 2, n->T, values), n->config->channels, false, "linear_attn.out_proj", l);
 }
 
-static struct value *layer(struct net *n, struct value *x, int64_t l)
+static struct value *qwen3_5_layer(struct net *n, struct value *x, int64_t l)
 {
     const struct model_config *c = n->config;
     struct decoder_layer with = {.attention = c->delta.is_linear[l] ? linear_attention : full_attention,
@@ -56,11 +56,11 @@ static struct value *layer(struct net *n, struct value *x, int64_t l)
 
 struct value *qwen3_5_forward(struct net *n)
 {
-    return decoder_forward_by(n, layer);
+    return decoder_forward_by(n, qwen3_5_layer);
 }
 
 /* By "layer_types", or else every layer but the last of so many. */
-static enum status read_layers(const struct hf_config *hf, struct model_config *config)
+static enum status qwen3_5_read_layers(const struct hf_config *hf, struct model_config *config)
 {
     const json_t *types = json_object_get(hf->tree, "layer_types");
     bool named = types && !json_is_null(types);
@@ -90,5 +90,5 @@ enum status qwen3_5_finish(const struct hf_config *hf, struct model_config *conf
     if (d->value_heads % d->key_heads)
         return fail(ERR_FORMAT, "%s: %lld value heads of linear attention cannot share %lld key heads", hf->path,
                     (long long)d->value_heads, (long long)d->key_heads);
-    return read_layers(hf, config);
+    return qwen3_5_read_layers(hf, config);
 }

@@ -1,6 +1,6 @@
-/* What the families of Qwen3.5 have in common: layers of linear attention by the gated delta rule beside layers of attention with
- * an output gate, and norms whose weights are stored less 1. Positions are those of text, for which the rotations by time, height
- * and width are one.
+/* What the families of Qwen3.5 have in common: layers of linear attention by the gated delta rule between layers of attention
+ * with an output gate, and norms whose weights are stored less 1. Positions are those of text, for which the rotations by time,
+ * height and width are one.
  *
  * Shapes: x (T, C) · q, gate (T, H, D) · k, v (T, K, D) · of linear attention: K' key heads of DK, H' value heads of DV
  */

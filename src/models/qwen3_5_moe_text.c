@@ -1,6 +1,6 @@
-/* Qwen3.5 with experts, its text (models/qwen3_5.h): every layer has experts and, beside them, one that all tokens go to, with a
+/* Qwen3.5 with experts, its text (models/qwen3_5.h): every layer has experts and, besides them, one that all tokens go to, with a
  * gate of its own (models/experts.h).
- * Covers Qwen3.5-35B-A3B and larger ones as text alone: every model with "model_type": "qwen3_5_moe_text".
+ * Covers the text of Qwen3.5-35B-A3B and larger ones: every model with "model_type": "qwen3_5_moe_text".
  */
 #include "models/experts.h"
 #include "models/qwen3_5.h"

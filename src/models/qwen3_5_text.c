@@ -1,5 +1,5 @@
 /* Qwen3.5, its text (models/qwen3_5.h).
- * Covers the dense models of Qwen3.5 as text alone: every model with "model_type": "qwen3_5_text".
+ * Covers the text of Qwen3.5's dense models: every model with "model_type": "qwen3_5_text".
  */
 #include "models/qwen3_5.h"
 

@@ -5,18 +5,18 @@
 #include "models/decoder.h"
 #include "models/experts.h"
 
-static struct value *layer(struct net *n, struct value *x, int64_t l)
+static struct value *qwen3_moe_layer(struct net *n, struct value *x, int64_t l)
 {
     return decoder_layer(n, x, &(struct decoder_layer){.head_norms = true, .experts = n->config->has_experts[l]}, l);
 }
 
 static struct value *forward(struct net *n)
 {
-    return decoder_forward_by(n, layer);
+    return decoder_forward_by(n, qwen3_moe_layer);
 }
 
 /* Every `step`-th layer has experts, except those that the config lists. */
-static enum status read_layers(const struct hf_config *hf, struct model_config *config)
+static enum status qwen3_moe_read_layers(const struct hf_config *hf, struct model_config *config)
 {
     const json_t *dense = json_object_get(hf->tree, "mlp_only_layers"), *number;
     int64_t step = 1;
@@ -37,7 +37,7 @@ static enum status read_layers(const struct hf_config *hf, struct model_config *
 static enum status finish(const struct hf_config *hf, struct model_config *config)
 {
     TRY(decoder_check_silu(hf));
-    TRY(read_layers(hf, config));
+    TRY(qwen3_moe_read_layers(hf, config));
     TRY(decoder_read_used_window(hf, config, false));
     return decoder_check_experts(hf, config);
 }

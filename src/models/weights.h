@@ -1,15 +1,15 @@
 /* A model's weights by the names that Hugging Face gives them, wherever and however they are stored.
  *
  * A file's opener lists its weights with weights_add; from then on nobody asks what kind of file it was. A weight is dense, or in
- * the parts of a weight type (ops/weight.h). Programs ask for the type when they are built, which without files is that of
- * `quantise`, and get tensors for the parts: "<weight>#<part>", and "#<part>" for one that all weights share.
+ * the parts of a weight type (ops/weights/weight.h). Programs ask for the type when they are built, which without files is that
+ * of `quantise`, and get tensors for the parts: "<weight>#<part>", and "#<part>" for one that all weights share.
  */
 #ifndef MODELS_WEIGHTS_H
 #define MODELS_WEIGHTS_H
 
 #include "base/file.h"
 #include "base/name.h"
-#include "ops/weight.h"
+#include "ops/weights/weight.h"
 #include "tensor/engine.h"
 
 enum { WEIGHT_DENSE = -1, STORED_RANK_MAX = 8 };
@@ -68,8 +68,8 @@ struct weights {
 enum status weights_init(struct weights *w);
 void weights_free(struct weights *w);
 
-/* Strings are copied, bytes are not. The weights of a larger model's text part get the names that they have in a model of
- * text alone: "model.language_model.norm.weight" is "model.norm.weight". */
+/* Strings are copied, bytes are not. The weights of a larger model's text part get the names that they have in a text-only
+ * model: "model.language_model.norm.weight" is "model.norm.weight". */
 enum status weights_add(struct weights *w, const struct stored *stored);
 
 /* The name of a new tensor in files, as transformers writes it. */

@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "base/json.h"
-#include "format/nf4.h"
+#include "format/nf4_codes.h"
 #include "models/weights_safetensors.h"
 
 static const char state_end[] = ".quant_state.bitsandbytes__nf4";
@@ -21,38 +21,11 @@ struct quant_state {
     float offset;
 };
 
-enum status weights_skip(struct weights *w, const struct hf_config *hf, const char *key)
-{
-    const json_t *skips = json_object_get(hf->quantised, key), *skip;
-    const char **names = arena_array(&w->arena, (int64_t)json_array_size(skips) + 1, sizeof *names);
-    size_t i;
-    if (!names)
-        return ERR_MEMORY;
-    json_array_foreach(skips, i, skip)
-    {
-        names[i] = json_is_string(skip) ? json_string_value(skip) : NULL;
-        if (!names[i])
-            return fail(ERR_FORMAT, "%s: \"%s\" must be a list of names", hf->path, key);
-    }
-    w->skips = names;
-    return OK;
-}
-
-enum status weights_quantised(struct weights *w, const struct hf_config *hf)
+enum status weights_bitsandbytes(struct weights *w, const struct hf_config *hf)
 {
     const json_t *config = hf->quantised;
     bool four = false, twice = false;
     const char *type = "fp4";
-    w->packed = !strcmp(hf->quantization, "mxfp4");
-    if (w->packed)
-        return OK;
-    if (weights_is_fp8(hf->quantization))
-        return weights_fp8(w, hf);
-    if (strcmp(hf->quantization, "bitsandbytes") != 0)
-        return fail(ERR_UNSUPPORTED,
-                    "%s: weights quantised by \"%s\" are not supported; by \"bitsandbytes\" to NF4, by \"mxfp4\" and to FP8 by "
-                    "\"fp8\", \"fbgemm_fp8\" and \"compressed-tensors\" they are",
-                    hf->path, hf->quantization);
     TRY(json_get_bool(config, "load_in_4bit", &four, hf->path));
     TRY(json_get_text(config, "bnb_4bit_quant_type", &type, hf->path));
     TRY(json_get_bool(config, "bnb_4bit_use_double_quant", &twice, hf->path));
@@ -63,14 +36,14 @@ enum status weights_quantised(struct weights *w, const struct hf_config *hf)
     return weights_skip(w, hf, "llm_int8_skip_modules");
 }
 
-static const struct safetensors_tensor *beside(const struct safetensors *files, struct arena *arena, const char *name,
-                                               const char *end)
+static const struct safetensors_tensor *weights_bitsandbytes_part(const struct safetensors *files, struct arena *arena,
+                                                                  const char *name, const char *end)
 {
     const char *whole = arena_format(arena, "%s%s", name, end);
     return whole ? safetensors_find(files, whole) : NULL;
 }
 
-static enum status read_state(struct quant_state *s, const struct safetensors_tensor *t)
+static enum status weights_bitsandbytes_read_state(struct quant_state *s, const struct safetensors_tensor *t)
 {
     json_t *tree = NULL;
     int64_t block = 0, group = NF4_GROUP;
@@ -98,14 +71,16 @@ static enum status read_state(struct quant_state *s, const struct safetensors_te
 }
 
 /* Numbers that must be those of NF4 itself. */
-static enum status check_numbers(const char *name, const struct safetensors_tensor *t, const float *want, int64_t count)
+static enum status weights_bitsandbytes_check_numbers(const char *name, const struct safetensors_tensor *t, const float *want,
+                                                      int64_t count)
 {
     if (t && t->bytes == count * 4 && !memcmp(t->data, want, (size_t)count * 4))
         return OK;
     return fail(ERR_UNSUPPORTED, "%s: its table of values is missing, or not the one of bitsandbytes", name);
 }
 
-static enum status take(struct stored *stored, int part, const char *what, const struct safetensors_tensor *t, int64_t bytes)
+static enum status weights_bitsandbytes_take(struct stored *stored, int part, const char *what,
+                                             const struct safetensors_tensor *t, int64_t bytes)
 {
     if (!t || t->bytes != bytes)
         return fail(ERR_FORMAT, "%s: its %s have %lld bytes, a weight (%lld, %lld) in NF4 needs %lld", stored->name, what,
@@ -121,14 +96,16 @@ static enum status take_nested(struct weights *w, struct stored *stored, const s
                                const struct quant_state *state, int64_t count)
 {
     int64_t groups = nf4_scales(count) - 1;
-    const struct safetensors_tensor *scales = beside(files, &w->arena, stored->name, ".nested_absmax");
+    const struct safetensors_tensor *scales = weights_bitsandbytes_part(files, &w->arena, stored->name, ".nested_absmax");
     float *all = arena_alloc(&w->arena, nf4_scales(count) * 4), *map = arena_alloc(&w->arena, NF4_MAP * 4);
     if (!all || !map)
         return ERR_MEMORY;
     nf4_map(map);
-    TRY(check_numbers(stored->name, beside(files, &w->arena, stored->name, ".nested_quant_map"), map, NF4_MAP));
-    TRY(take(stored, CODES, "absmax", beside(files, &w->arena, stored->name, ".absmax"), nf4_blocks(count)));
-    TRY(take(stored, SCALES, "nested absmax", scales, groups * 4));
+    TRY(weights_bitsandbytes_check_numbers(
+        stored->name, weights_bitsandbytes_part(files, &w->arena, stored->name, ".nested_quant_map"), map, NF4_MAP));
+    TRY(weights_bitsandbytes_take(stored, CODES, "absmax", weights_bitsandbytes_part(files, &w->arena, stored->name, ".absmax"),
+                                  nf4_blocks(count)));
+    TRY(weights_bitsandbytes_take(stored, SCALES, "nested absmax", scales, groups * 4));
     all[0] = state->offset;
     memcpy(all + 1, scales->data, (size_t)groups * 4);
     stored->part[SCALES] = (struct stored_part){.data = all, .bytes = nf4_scales(count) * 4};
@@ -136,23 +113,26 @@ static enum status take_nested(struct weights *w, struct stored *stored, const s
     return OK;
 }
 
-static enum status add(struct weights *w, const struct safetensors *files, const struct safetensors_tensor *t,
-                       const struct safetensors_tensor *of_state)
+static enum status weights_bitsandbytes_add(struct weights *w, const struct safetensors *files,
+                                            const struct safetensors_tensor *t, const struct safetensors_tensor *of_state)
 {
     struct quant_state state;
-    TRY(read_state(&state, of_state));
+    TRY(weights_bitsandbytes_read_state(&state, of_state));
     int64_t count = state.rows * state.columns;
     struct stored stored = {.name = t->name, .kind = "NF4", .rank = 2, .shape = {state.rows, state.columns}, .dtype = -1};
     stored.type = state.nested ? WEIGHT_nf4 : WEIGHT_nf4_single;
-    TRY(check_numbers(t->name, beside(files, &w->arena, t->name, ".quant_map"), nf4_values, NF4_VALUES));
-    TRY(take(&stored, PACKED, "codes", t, (count + 1) / 2));
-    TRY(state.nested ? take_nested(w, &stored, files, &state, count)
-                     : take(&stored, 1, "absmax", beside(files, &w->arena, t->name, ".absmax"), nf4_blocks(count) * 4));
+    TRY(weights_bitsandbytes_check_numbers(t->name, weights_bitsandbytes_part(files, &w->arena, t->name, ".quant_map"),
+                                           nf4_values, NF4_VALUES));
+    TRY(weights_bitsandbytes_take(&stored, PACKED, "codes", t, (count + 1) / 2));
+    TRY(state.nested
+            ? take_nested(w, &stored, files, &state, count)
+            : weights_bitsandbytes_take(&stored, 1, "absmax", weights_bitsandbytes_part(files, &w->arena, t->name, ".absmax"),
+                                        nf4_blocks(count) * 4));
     return weights_add(w, &stored);
 }
 
 /* Whether a tensor belongs to another one: "name.absmax" where "name" has a state. */
-static bool belongs(const struct safetensors *files, struct arena *arena, const char *name)
+static bool weights_bitsandbytes_belongs(const struct safetensors *files, struct arena *arena, const char *name)
 {
     static const char *const ends[] = {".absmax", ".quant_map", ".nested_absmax", ".nested_quant_map", state_end};
     for (size_t i = 0; i < sizeof ends / sizeof ends[0]; i++) {
@@ -160,22 +140,19 @@ static bool belongs(const struct safetensors *files, struct arena *arena, const 
         if (length <= end || strcmp(name + length - end, ends[i]) != 0)
             continue;
         const char *owner = arena_text(arena, name, (int64_t)(length - end));
-        return owner && beside(files, arena, owner, state_end);
+        return owner && weights_bitsandbytes_part(files, arena, owner, state_end);
     }
     return false;
 }
 
-enum status weights_list_quantised(struct weights *w, const struct safetensors *files)
+enum status weights_list_bitsandbytes(struct weights *w, const struct safetensors *files)
 {
-    if (w->packed)
-        return weights_list_mxfp4(w, files);
-    if (w->quantise == WEIGHT_fp8 || w->quantise == WEIGHT_fp8_block)
-        return weights_list_fp8(w, files);
     for (int64_t i = 0; i < safetensors_count(files); i++) {
-        const struct safetensors_tensor *t = safetensors_at(files, i), *state = beside(files, &w->arena, t->name, state_end);
+        const struct safetensors_tensor *t = safetensors_at(files, i),
+                                        *state = weights_bitsandbytes_part(files, &w->arena, t->name, state_end);
         if (state)
-            TRY(add(w, files, t, state));
-        else if (!belongs(files, &w->arena, t->name))
+            TRY(weights_bitsandbytes_add(w, files, t, state));
+        else if (!weights_bitsandbytes_belongs(files, &w->arena, t->name))
             TRY(weights_list_tensor(w, t));
     }
     w->listed = true;

@@ -5,13 +5,13 @@
  * each row, or one for each 128 x 128 tile
  *
  * The shape of the scales says which. One number is that of every row. Scales of activations are passed over: hone multiplies in
- * the run's type. The network has experts in one dense tensor: their matrices are unpacked as they are loaded.
+ * the run's type. The network has experts in one dense tensor: their matrices are expanded as they are loaded.
  */
 #include <string.h>
 
 #include "base/json.h"
 #include "base/number.h"
-#include "format/fp8.h"
+#include "format/fp8_matrix.h"
 #include "models/weights_safetensors.h"
 
 static const char *const scale_ends[] = {"_scale_inv", "_scale"};
@@ -62,7 +62,7 @@ static enum status read_groups(const json_t *groups, enum weight_id *type, const
     return OK;
 }
 
-/* What compressed-tensors may do to numbers beside storing them in 8 bits. */
+/* What compressed-tensors may do to numbers besides storing them in 8 bits. */
 static enum status check_rest(const struct hf_config *hf)
 {
     const char *format = "dense";
@@ -92,7 +92,8 @@ enum status weights_fp8(struct weights *w, const struct hf_config *hf)
 }
 
 /* The scales of a matrix; NULL: it has none. */
-static const struct safetensors_tensor *scales_of(const struct safetensors *files, struct arena *arena, const char *name)
+static const struct safetensors_tensor *weights_fp8_scales_of(const struct safetensors *files, struct arena *arena,
+                                                              const char *name)
 {
     for (int i = 0; i < SCALE_ENDS; i++) {
         const char *whole = arena_format(arena, "%s%s", name, scale_ends[i]);
@@ -125,11 +126,11 @@ static enum status take_scales(struct weights *w, struct stored *stored, const s
     return OK;
 }
 
-static enum status add(struct weights *w, const struct safetensors *files, const struct safetensors_tensor *t)
+static enum status weights_fp8_add(struct weights *w, const struct safetensors *files, const struct safetensors_tensor *t)
 {
-    const struct safetensors_tensor *scales = scales_of(files, &w->arena, t->name);
+    const struct safetensors_tensor *scales = weights_fp8_scales_of(files, &w->arena, t->name);
     if (!scales || t->rank != 2 || t->shape[0] < 1 || t->shape[1] < 1)
-        return fail(ERR_FORMAT, "%s: a weight in FP8 must be a matrix with a tensor %s%s or %s%s beside it", t->name, t->name,
+        return fail(ERR_FORMAT, "%s: a weight in FP8 must be a matrix with a tensor %s%s or %s%s next to it", t->name, t->name,
                     scale_ends[0], t->name, scale_ends[1]);
     struct stored stored = {.name = t->name,
                             .kind = safetensors_dtype_name(t->dtype),
@@ -148,7 +149,7 @@ static enum status add(struct weights *w, const struct safetensors *files, const
     return weights_add(w, &stored);
 }
 
-void weights_unpack_fp8(const struct stored *from, void *to)
+void weights_expand_fp8(const struct stored *from, void *to)
 {
     bool rows = from->packed == PACKED_FP8;
     fp8_dequantise(from->part[0].data, from->part[1].data, from->shape[0], from->shape[1], rows ? 1 : FP8_TILE,
@@ -156,7 +157,7 @@ void weights_unpack_fp8(const struct stored *from, void *to)
 }
 
 /* Whether a tensor is the scale of another one, or of activations. */
-static bool belongs(const struct safetensors *files, struct arena *arena, const char *name)
+static bool weights_fp8_belongs(const struct safetensors *files, struct arena *arena, const char *name)
 {
     for (int i = 0; i < PASSED_OVER; i++)
         if (name_ends_with(name, passed_over[i]))
@@ -175,8 +176,8 @@ enum status weights_list_fp8(struct weights *w, const struct safetensors *files)
     for (int64_t i = 0; i < safetensors_count(files); i++) {
         const struct safetensors_tensor *t = safetensors_at(files, i);
         if (t->dtype == SAFETENSORS_F8_E4M3)
-            TRY(add(w, files, t));
-        else if (!belongs(files, &w->arena, t->name))
+            TRY(weights_fp8_add(w, files, t));
+        else if (!weights_fp8_belongs(files, &w->arena, t->name))
             TRY(weights_list_tensor(w, t));
     }
     w->listed = true;

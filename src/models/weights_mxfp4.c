@@ -4,7 +4,7 @@
  *     name_scales   (E, out, in / 32)       the exponent of their power of two, plus 127
  *
  * bfloat16 holds code times power exactly, so that the network has the numbers of the files whatever type it runs in. They are
- * unpacked as they are loaded.
+ * expanded as they are loaded.
  */
 #include <math.h>
 #include <stdio.h>
@@ -19,7 +19,7 @@ static const char blocks_end[] = "_blocks", scales_end[] = "_scales";
 
 static const float values[CODES] = {0, 0.5f, 1, 1.5f, 2, 3, 4, 6, -0.0f, -0.5f, -1, -1.5f, -2, -3, -4, -6};
 
-struct unpacking {
+struct expansion {
     const uint8_t *blocks, *scales;
     uint16_t *to;
     int64_t outputs, groups;
@@ -27,9 +27,9 @@ struct unpacking {
 };
 
 /* Group g of all outputs of an expert, which fill 32 rows of its matrix. */
-static void unpack(void *context, int64_t begin, int64_t end)
+static void weights_mxfp4_groups(void *context, int64_t begin, int64_t end)
 {
-    const struct unpacking *u = context;
+    const struct expansion *u = context;
     for (int64_t i = begin; i < end; i++) {
         int64_t e = i / u->groups, g = i % u->groups;
         uint16_t *to = u->to + i * GROUP * u->outputs;
@@ -45,9 +45,9 @@ static void unpack(void *context, int64_t begin, int64_t end)
     }
 }
 
-void weights_unpack(const struct stored *from, void *to)
+void weights_expand_mxfp4(const struct stored *from, void *to)
 {
-    struct unpacking u = {.blocks = from->part[0].data,
+    struct expansion u = {.blocks = from->part[0].data,
                           .scales = from->part[1].data,
                           .to = to,
                           .outputs = from->shape[2],
@@ -55,19 +55,20 @@ void weights_unpack(const struct stored *from, void *to)
     for (int power = 0; power < POWERS; power++)
         for (int code = 0; code < CODES; code++)
             u.number[power][code] = bf16_from_f32(values[code] * ldexpf(1, power - 127));
-    parallel_for(from->shape[0] * u.groups, 1, unpack, &u);
+    parallel_for(from->shape[0] * u.groups, 1, weights_mxfp4_groups, &u);
 }
 
 /* The tensor whose name is that of another one with another end; NULL: there is none. */
-static const struct safetensors_tensor *beside(const struct safetensors *files, struct arena *arena, const char *name,
-                                               const char *end, const char *other)
+static const struct safetensors_tensor *weights_mxfp4_sibling(const struct safetensors *files, struct arena *arena,
+                                                              const char *name, const char *end, const char *other)
 {
     int length = (int)(strlen(name) - strlen(end));
     const char *whole = name_ends_with(name, end) ? arena_format(arena, "%.*s%s", length, name, other) : NULL;
     return whole ? safetensors_find(files, whole) : NULL;
 }
 
-static enum status add(struct weights *w, const struct safetensors_tensor *t, const struct safetensors_tensor *scales)
+static enum status weights_mxfp4_add(struct weights *w, const struct safetensors_tensor *t,
+                                     const struct safetensors_tensor *scales)
 {
     const int64_t *shape = t->shape;
     char name[NAME_SIZE];
@@ -93,10 +94,10 @@ enum status weights_list_mxfp4(struct weights *w, const struct safetensors *file
 {
     for (int64_t i = 0; i < safetensors_count(files); i++) {
         const struct safetensors_tensor *t = safetensors_at(files, i);
-        const struct safetensors_tensor *scales = beside(files, &w->arena, t->name, blocks_end, scales_end);
+        const struct safetensors_tensor *scales = weights_mxfp4_sibling(files, &w->arena, t->name, blocks_end, scales_end);
         if (scales)
-            TRY(add(w, t, scales));
-        else if (!beside(files, &w->arena, t->name, scales_end, blocks_end))
+            TRY(weights_mxfp4_add(w, t, scales));
+        else if (!weights_mxfp4_sibling(files, &w->arena, t->name, scales_end, blocks_end))
             TRY(weights_list_tensor(w, t));
     }
     w->listed = true;

@@ -1,4 +1,4 @@
-/* Listing the tensors of safetensors files. */
+/* Listing the tensors of safetensors files, and what the readers of quantised ones share. */
 #include "models/weights_safetensors.h"
 
 #include <string.h>
@@ -17,7 +17,7 @@ int weights_dtype(const struct safetensors_tensor *t)
     return dtypes[t->dtype] - 1;
 }
 
-static enum status add(struct weights *w, const struct safetensors_tensor *t, const char *name, bool adapter)
+static enum status weights_safetensors_add(struct weights *w, const struct safetensors_tensor *t, const char *name, bool adapter)
 {
     struct stored stored = {.name = name,
                             .kind = safetensors_dtype_name(t->dtype),
@@ -33,7 +33,7 @@ static enum status add(struct weights *w, const struct safetensors_tensor *t, co
 
 enum status weights_list_tensor(struct weights *w, const struct safetensors_tensor *t)
 {
-    return add(w, t, t->name, false);
+    return weights_safetensors_add(w, t, t->name, false);
 }
 
 enum status weights_list_files(struct weights *w, const struct safetensors *files)
@@ -52,7 +52,24 @@ enum status weights_list_adapter(struct weights *w, const struct safetensors *fi
         if (strncmp(t->name, ADAPTER_PREFIX, prefix) != 0)
             return fail(ERR_FORMAT, "%s: tensor %s is not one of an adapter, whose names begin with " ADAPTER_PREFIX, path,
                         t->name);
-        TRY(add(w, t, t->name + prefix, true));
+        TRY(weights_safetensors_add(w, t, t->name + prefix, true));
     }
+    return OK;
+}
+
+enum status weights_skip(struct weights *w, const struct hf_config *hf, const char *key)
+{
+    const json_t *skips = json_object_get(hf->quantised, key), *skip;
+    const char **names = arena_array(&w->arena, (int64_t)json_array_size(skips) + 1, sizeof *names);
+    size_t i;
+    if (!names)
+        return ERR_MEMORY;
+    json_array_foreach(skips, i, skip)
+    {
+        names[i] = json_is_string(skip) ? json_string_value(skip) : NULL;
+        if (!names[i])
+            return fail(ERR_FORMAT, "%s: \"%s\" must be a list of names", hf->path, key);
+    }
+    w->skips = names;
     return OK;
 }

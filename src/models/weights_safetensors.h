@@ -20,14 +20,16 @@ enum status weights_list_quantised(struct weights *w, const struct safetensors *
 /* The names of modules that stay dense, from a key of "quantization_config". */
 enum status weights_skip(struct weights *w, const struct hf_config *hf, const char *key);
 
-/* The same two for models in FP8, whose quant_method is one of three. */
+/* The two for bitsandbytes, and for FP8, whose quant_method is one of three. */
+enum status weights_bitsandbytes(struct weights *w, const struct hf_config *hf);
+enum status weights_list_bitsandbytes(struct weights *w, const struct safetensors *files);
 bool weights_is_fp8(const char *method);
 enum status weights_fp8(struct weights *w, const struct hf_config *hf);
 enum status weights_list_fp8(struct weights *w, const struct safetensors *files);
-void weights_unpack_fp8(const struct stored *from, void *to); /* the numbers of a weight of experts, in float32 */
+void weights_expand_fp8(const struct stored *from, void *to); /* the numbers of a weight of experts, in float32 */
 
 /* The second for experts in MXFP4, and the numbers of such a weight in bfloat16. */
 enum status weights_list_mxfp4(struct weights *w, const struct safetensors *files);
-void weights_unpack(const struct stored *from, void *to);
+void weights_expand_mxfp4(const struct stored *from, void *to);
 
 #endif

@@ -8,7 +8,7 @@
 #include "base/number.h"
 #include "device/amx_pack.h"
 #include "device/cpu.h"
-#include "device/turn.h"
+#include "device/transpose.h"
 
 #define AVX512 __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,avx512bf16")))
 #define AMX __attribute__((target("amx-tile,amx-bf16")))
@@ -103,7 +103,7 @@ const struct bf16_unit *bf16_unit(void)
 /* --- tiles -------------------------------------------------------------------------------------------------------------- */
 
 /* Up to 32 numbers of a token, from d on; zeros beyond D, and for tokens that there are not. */
-AVX512 static inline __m512i numbers(const struct bf16_rows *r, int64_t token, int64_t d)
+AVX512 static inline __m512i bf16_unit_numbers(const struct bf16_rows *r, int64_t token, int64_t d)
 {
     int64_t left = token < r->count ? max(min(r->D - d, 32), 0) : 0;
     __mmask32 there = left == 32 ? 0xffffffffu : (1u << left) - 1;
@@ -114,7 +114,7 @@ AVX512 static inline __m512i numbers(const struct bf16_rows *r, int64_t token, i
 AVX512 static inline void turned_numbers(__m512i x[16], const struct bf16_rows *from, int64_t token, int64_t d)
 {
     for (int i = 0; i < 16; i++)
-        x[i] = numbers(from, token + i, d);
+        x[i] = bf16_unit_numbers(from, token + i, d);
     turn(x);
 }
 
@@ -122,7 +122,7 @@ AVX512 void bf16_pack(uint16_t *to, const struct bf16_rows *from)
 {
     for (int64_t t = 0; t < from->rows; t++)
         for (int64_t d = 0; d < from->width; d += 32)
-            _mm512_storeu_si512(to + t * from->width + d, numbers(from, t, d));
+            _mm512_storeu_si512(to + t * from->width + d, bf16_unit_numbers(from, t, d));
 }
 
 AVX512 void bf16_pack_columns(uint16_t *to, const struct bf16_rows *from)
@@ -157,7 +157,7 @@ AVX512 void bf16_pack_paired(uint32_t *to, const struct bf16_rows *from)
     for (int64_t t = 0; t < from->rows; t += 32)
         for (int i = 0; i < 16; i++)
             for (int64_t d = 0; d < from->width; d += 32) {
-                __m512i x = numbers(from, t + i, d), y = numbers(from, t + i + 16, d);
+                __m512i x = bf16_unit_numbers(from, t + i, d), y = bf16_unit_numbers(from, t + i + 16, d);
                 uint32_t *row = to + (t / 2 + i) * from->width + d;
                 __m512i x0 = _mm512_cvtepu16_epi32(_mm512_castsi512_si256(x));
                 __m512i y0 = _mm512_cvtepu16_epi32(_mm512_castsi512_si256(y));

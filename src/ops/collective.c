@@ -1,5 +1,5 @@
 /* all_reduce, reduce_scatter, all_gather: what ranks of a group (device/group.h) do with an array that each of them has, in
- * place. Alone, nothing is left to do. The ops have no gradient.
+ * place. A single process has nothing to do. The ops have no gradient.
  *
  *     all_reduce       x = Σ x of all ranks
  *     reduce_scatter   the rank's part of x = Σ of that part of all ranks; the other parts are not defined

@@ -1,5 +1,5 @@
 /* linear: y = x · wᵀ + bias, x (T, in), w (out, in), bias (out). The device's engine computes every product, or the kernels of
- * the type that w is stored in (ops/weight.h); product and bias are summed in float32 and rounded once.
+ * the type that w is stored in (ops/weights/weight.h); product and bias are summed in float32 and rounded once.
  *
  * Backward: dx = dy · w and dw += dyᵀ · x, the latter only if w is trained: frozen weights cost one product, not two. Several
  * products add to one dx, and are rounded once by what reads it (ops/linear.h).

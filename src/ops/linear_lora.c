@@ -1,7 +1,7 @@
 /* linear_lora: y = x · wᵀ + bias + low · bᵀ, low = scale · z · aᵀ: a linear layer with a low-rank adapter, rounded once.
  *
- * The adapter's part is small beside x · wᵀ. Added to that after it is rounded, whatever of it is below half a unit in the last
- * place would be lost, and a young adapter would learn from what is left. So it is written to y first, at its own size, and
+ * The adapter's part is small compared with x · wᵀ. Added to that after it is rounded, whatever of it is below half a unit in the
+ * last place would be lost, and a young adapter would learn from what is left. So it is written to y first, at its own size, and
  * x · wᵀ and the bias are added to it in float32 sums. LoRAFusion (arXiv 2510.00206) sums in this order for speed.
  *
  * Backward: with dlow = scale · dy · b, db += dyᵀ · low, da += dlowᵀ · z, dz += dlow · a and dx += dy · w. Where z is x, both
@@ -26,7 +26,7 @@ static enum status shape(struct program *p, struct node *n)
     return program_status(p);
 }
 
-/* A backward pass that makes values again may need low alone. */
+/* A backward pass that makes values again may need only low. */
 static enum status lower(struct lowering *l, const struct node *n)
 {
     TRY(lower_gemm(l, n->in[Z], false, n->in[A], true, n->out[LOW],

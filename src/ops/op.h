@@ -23,7 +23,7 @@
 #include "device/kernel_signatures.h"
 #include "ops/ops.h"
 #include "ops/real.h"
-#include "ops/weight.h"
+#include "ops/weights/weight.h"
 
 #ifdef REAL_DOUBLE
 #define OP(name) op_double_##name

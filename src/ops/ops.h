@@ -1,6 +1,6 @@
 /* The ops as functions on values, with which models are written. Shapes: T tokens, C channels, H heads, K kv-heads, D head size,
  * V vocabulary, F feed-forward, R rows with a loss, S slots of a cache. docs/ops.md lists them all with their formulas. The w of
- * linear, linear_lora, linear_pair, embedding and linear_cross_entropy may be stored in parts (ops/weight.h). */
+ * linear, linear_lora, linear_pair, embedding and linear_cross_entropy may be stored in parts (ops/weights/weight.h). */
 #ifndef OPS_OPS_H
 #define OPS_OPS_H
 
@@ -46,7 +46,7 @@ static inline struct value *rmsnorm(struct program *p, struct value *x, struct v
     return NODE_WITH(p, rmsnorm, eps, x, g);
 }
 
-/* The same times offset + g; without g (NULL) times the offset alone. */
+/* The same times offset + g; without g (NULL) times only the offset. */
 static inline struct value *rmsnorm_offset(struct program *p, struct value *x, struct value *g, double eps, double offset)
 {
     return program_node(p, OP_rmsnorm, 2, (struct value *[]){x, g}, 2, (double[]){eps, offset});
@@ -92,8 +92,8 @@ struct lora_layer {
     struct value *w, *bias, *b; /* bias: NULL for none */
 };
 
-static inline struct value *linear_loras(struct program *p, struct value *x, struct value *a, const struct lora_layer *layers,
-                                         int count, double scale)
+static inline struct value *linear_lora_group(struct program *p, struct value *x, struct value *a,
+                                              const struct lora_layer *layers, int count, double scale)
 {
     struct value *in[2 + 3 * LORAS_MAX] = {x, a};
     for (int i = 0; i < count; i++) {
@@ -101,7 +101,7 @@ static inline struct value *linear_loras(struct program *p, struct value *x, str
         in[2 + LORAS_MAX + i] = layers[i].w;
         in[2 + 2 * LORAS_MAX + i] = layers[i].bias;
     }
-    return program_node(p, OP_linear_loras, 2 + 3 * LORAS_MAX, in, 1, &scale);
+    return program_node(p, OP_linear_lora_group, 2 + 3 * LORAS_MAX, in, 1, &scale);
 }
 
 /* x · w1ᵀ and x · w2ᵀ, where w1 and w2 may differ in rows; the second result is ->producer->out[1]. */
@@ -186,9 +186,9 @@ static inline struct value *swiglu(struct program *p, struct value *gate, struct
 }
 
 /* The same of gate and up side by side in x (T, 2 · F). */
-static inline struct value *swiglu_beside(struct program *p, struct value *x)
+static inline struct value *swiglu_packed(struct program *p, struct value *x)
 {
-    return NODE(p, swiglu_beside, x);
+    return NODE(p, swiglu_packed, x);
 }
 
 /* gate · σ(alpha · gate) · (up + 1), the gate at most `limit`, up within ±limit */
@@ -304,7 +304,8 @@ static inline struct value *route(struct program *p, struct value *logits, int64
     return program_node(p, OP_route, 1, (struct value *[]){logits}, 2, (double[]){(double)k, normalise});
 }
 
-/* Slots (T · k) sorted by expert. The others of its outputs (ops/experts.h) are ->producer->out; the ops below take the first. */
+/* Slots (T · k) sorted by expert. The others of its outputs (ops/experts/experts.h) are ->producer->out; the ops below take the
+ * first. */
 static inline struct value *group_slots(struct program *p, struct value *experts, int64_t count)
 {
     return NODE_WITH(p, group_slots, (double)count, experts);
@@ -379,7 +380,7 @@ static inline void step_numbers(double to[STEP_NUMBERS], double divisor, double 
 }
 
 /* From parts (P), hyper (STEP_NUMBERS) and count = {updates, skipped steps}, which it advances: the control (5) of an optimizer's
- * op. The table of optimizers (train/optimizer.c) names those ops; all have the same inputs (ops/update.h). */
+ * op. The table of optimizers (job/optimizer.c) names those ops; all have the same inputs (ops/optimizers/update.h). */
 static inline struct value *clip(struct program *p, struct value *parts, struct value *hyper, struct value *count)
 {
     return NODE(p, clip, parts, hyper, count);

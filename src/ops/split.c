@@ -139,7 +139,7 @@ static const struct op_example examples_join[] = {{.build = build_join, .axes = 
 
 const struct op OP(join) = {
     .name = "join",
-    .formula = "y = a beside b",
+    .formula = "y = [a | b]",
     .inputs = {"a?", "b?"},
     .outputs = {"y"},
     .shape = shape_join,

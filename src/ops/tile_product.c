@@ -2,8 +2,8 @@
  * quarter of the time of a build. Four rows and two vectors of columns stay in registers. */
 #include "ops/attention_tile.h"
 
-KERNEL_BODY static void multiply_tiles(real *c, int64_t ldc, const real *a, int64_t row, int64_t column, const real *b,
-                                       int64_t ldb, int64_t m, int64_t n, int64_t k, bool add)
+KERNEL_BODY static void tile_product_multiply_tiles(real *c, int64_t ldc, const real *a, int64_t row, int64_t column,
+                                                    const real *b, int64_t ldb, int64_t m, int64_t n, int64_t k, bool add)
 {
     for (int64_t j = 0; j < n; j += 2 * LANES) {
         bool two = j + LANES < n;
@@ -42,5 +42,5 @@ KERNEL_BODY static void multiply_tiles(real *c, int64_t ldc, const real *a, int6
 void tile_product(real *c, int64_t ldc, const real *a, int64_t row, int64_t column, const real *b, int64_t ldb, int64_t m,
                   int64_t n, int64_t k, bool add)
 {
-    multiply_tiles(c, ldc, a, row, column, b, ldb, m, n, k, add);
+    tile_product_multiply_tiles(c, ldc, a, row, column, b, ldb, m, n, k, add);
 }

@@ -34,6 +34,14 @@ float sequence_weight(const struct sequence *s, int64_t i)
     return i == 0 ? 0 : s->weights ? s->weights[i] : s->marked ? (float)TOKEN_TRAINED(s->ids[i]) : 1;
 }
 
+int64_t sequence_targets(const struct sequence *s)
+{
+    int64_t count = 0;
+    for (int64_t i = 1; i < s->count; i++)
+        count += sequence_weight(s, i) != 0;
+    return count;
+}
+
 static int32_t *input(const struct writer *w, const struct value *v)
 {
     return v ? engine_input(w->e, v) : NULL;
@@ -66,7 +74,7 @@ static float *float_input(const struct writer *w, const struct value *v)
 }
 
 /* What losses other than cross entropy know of a row: 0 where it has no target. */
-static void put_loss(const struct writer *w, int64_t row, float old, float advantage)
+static void batch_put_loss(const struct writer *w, int64_t row, float old, float advantage)
 {
     const struct loss_inputs *in = &w->n->of_loss;
     if (!in->old)
@@ -99,7 +107,7 @@ void batch_put(struct writer *w, const struct sequence *s)
         targets[w->row] = TOKEN_ID(s->ids[i]);
         if (weights)
             weights[w->row] = weight * (float)n->program.gradient_scale;
-        put_loss(w, w->row, s->old_logprobs ? s->old_logprobs[i] : 0, s->advantages ? s->advantages[i] : 0);
+        batch_put_loss(w, w->row, s->old_logprobs ? s->old_logprobs[i] : 0, s->advantages ? s->advantages[i] : 0);
         w->row++;
     }
     put_loss_rows(w, first, w->row);
@@ -179,7 +187,7 @@ void batch_end(struct writer *w)
             targets[r] = -1;
         if (weights)
             weights[r] = 0;
-        put_loss(w, r, 0, 0);
+        batch_put_loss(w, r, 0, 0);
         put_loss_rows(w, r, r + 1);
     }
     if (n->order)

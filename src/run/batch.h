@@ -23,7 +23,7 @@ int64_t batch_rows(int64_t T, int64_t trained);
 struct sequence {
     const int32_t *ids; /* read by TOKEN_ID where they are marked */
     const float *weights;
-    const float *old_logprobs, *advantages; /* of each token, for losses that ask for them (ops/loss.h); else NULL */
+    const float *old_logprobs, *advantages; /* of each token, for losses that ask for them (ops/losses/loss.h); else NULL */
     bool marked;
     int64_t count;
     int64_t number; /* in the optimizer step; decides what dropout draws */
@@ -33,6 +33,9 @@ struct sequence batch_sequence(const struct data *data, int64_t row, int64_t num
 
 /* The weight of token i as a target; 0 for the first, which nothing predicts. */
 float sequence_weight(const struct sequence *s, int64_t i);
+
+/* How many of its tokens are targets. */
+int64_t sequence_targets(const struct sequence *s);
 
 /* A program's inputs being written: batch_put for each sequence, then batch_end. */
 struct writer {

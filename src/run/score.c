@@ -24,7 +24,7 @@ void score_free(struct scorer *c)
 }
 
 /* As many sequences as fit, at least one. */
-static int64_t take(const struct scorer *c, const struct sequence *sequences, int64_t count, int64_t *tokens)
+static int64_t score_take(const struct scorer *c, const struct sequence *sequences, int64_t count, int64_t *tokens)
 {
     int64_t n = 0;
     for (*tokens = 0; n < count && *tokens + sequences[n].count <= c->slots; n++)
@@ -52,7 +52,7 @@ enum status score_run(struct scorer *c, const struct sequence *sequences, int64_
 {
     struct engine *e = &c->session->engine;
     for (int64_t done = 0, n, tokens; done < count; done += n, logprobs += tokens) {
-        n = take(c, sequences + done, count - done, &tokens);
+        n = score_take(c, sequences + done, count - done, &tokens);
         int64_t program = c->program[c->session->nets[c->program[0]]->T < tokens];
         struct writer w = {.e = e, .n = c->session->nets[program]};
         for (int64_t i = 0; i < n; i++)

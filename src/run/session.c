@@ -9,7 +9,7 @@
 #include "base/log.h"
 #include "base/number.h"
 #include "base/process.h"
-#include "models/intact.h"
+#include "models/verify_files.h"
 
 enum { RUN_BYTES = 7 << 18 };  /* what the first steps and saves add: pages of libraries, stacks, buffers. An estimate */
 enum { HOST_SPARE = 1 << 30 }; /* host memory that a rank does not pin */
@@ -33,7 +33,7 @@ static void look_at_device(struct session *s)
         limits_memory(&s->room, "");
 }
 
-static enum status quantise(struct session *s, const struct session_options *options)
+static enum status session_quantise(struct session *s, const struct session_options *options)
 {
     if (options->load_in_4bit && options->load_in_fp8)
         return fail(ERR_ARGUMENT, "--load-in-fp8 stores weights in 8 bits, --load-in-4bit and qlora in 4: take one of them");
@@ -54,7 +54,7 @@ static enum status read_places(struct session *s, const struct session_options *
     s->engine.offload.wanted = o->offload_activations;
     if (o->offload_activations && !copies)
         return fail(ERR_UNSUPPORTED,
-                    "--activation-offloading on: activations are copied to host memory from CUDA cards alone; leave it out with "
+                    "--activation-offloading on: activations are copied to host memory only from CUDA cards; leave it out with "
                     "--device %s",
                     s->device->class->name);
     if (!words || !strcmp(words, "all"))
@@ -68,8 +68,8 @@ static enum status read_places(struct session *s, const struct session_options *
     if (!copies)
         return fail(
             ERR_UNSUPPORTED,
-            "--resident-layers %s: layers are copied out of host memory to CUDA cards alone; leave it out with --device %s",
-            words, s->device->class->name);
+            "--resident-layers %s: layers are copied out of host memory only to CUDA cards; leave it out with --device %s", words,
+            s->device->class->name);
     if (o->shard_weights)
         return fail(ERR_UNSUPPORTED, "--resident-layers and --shard weights exclude each other: ranks gather all layers");
     streamed->resident = count;
@@ -80,8 +80,8 @@ enum status session_open(struct session *s, const struct session_options *option
 {
     *s = (struct session){0};
     if (options->weights && !options->compared) {
-        TRY(intact_check(options->dir));
-        TRY(intact_check(options->adapter));
+        TRY(verify_files_check(options->dir));
+        TRY(verify_files_check(options->adapter));
     }
     TRY(device_open(&s->device, options->device));
     s->device->options = options->on_device;
@@ -101,7 +101,7 @@ enum status session_open(struct session *s, const struct session_options *option
             status = choose_run(s, options->run);
         s->tuning.copied = status == OK && !s->info.host_memory && !options->shard_weights; /* gathered one by one */
         if (status == OK)
-            status = quantise(s, options);
+            status = session_quantise(s, options);
     }
     if (status != OK)
         session_close(s);
@@ -124,7 +124,7 @@ void session_close(struct session *s)
     *s = (struct session){0};
 }
 
-static enum status build(struct session *s, struct net *n, enum net_goal goal, int64_t T, int64_t R, int64_t S)
+static enum status session_build(struct session *s, struct net *n, enum net_goal goal, int64_t T, int64_t R, int64_t S)
 {
     return net_build(n, &s->model.store, &s->model.weights, s->model.family, &s->model.config, &s->tuning, s->run, goal, T, R, S);
 }
@@ -153,7 +153,7 @@ enum status session_add(struct session *s, enum net_goal goal, int64_t T, int64_
     struct net *n = memory_alloc(sizeof *n);
     if (!n)
         return ERR_MEMORY;
-    enum status status = build(s, n, goal, T, R, S);
+    enum status status = session_build(s, n, goal, T, R, S);
     if (status == OK)
         status = add_program(s, n, &n->program, index);
     if (status != OK) {
@@ -199,7 +199,7 @@ enum status session_saves(const struct session *s, int64_t *bytes)
     return OK;
 }
 
-/* As many as fit, and leave the driver what it takes beside them, by estimate: it rounds allocations up, to 2 MB each, and the
+/* As many as fit, and leave the driver what it takes besides them, by estimate: it rounds allocations up, to 2 MB each, and the
  * card has page tables of what is pinned, 8 bytes for each 4 KB. With none at all the run may still not fit: session_prepare says
  * so. */
 static enum status fit_layers(struct session *s, int64_t layers)
@@ -360,12 +360,12 @@ enum status session_prepare(struct session *s)
     if (s->neighbours < 2 || !s->room.allocate) /* else a rank's part holds that was read before any of them took some */
         look_at_device(s);
     session_costs(s, &costs);
-    int64_t room = session_room(s, total, &costs), beside = costs.modules + costs.graphs;
-    int64_t needed = total + beside + owners_part(s);
+    int64_t room = session_room(s, total, &costs), driver = costs.modules + costs.graphs;
+    int64_t needed = total + driver + owners_part(s);
     if (room < 0)
         return fail(ERR_MEMORY,
                     "out of memory: %.2f GB are needed%s, %.2f GB are %s on %s%s%s%s; `hone plan` shows for what. Try %s",
-                    (double)needed * 1e-9, beside ? ", kernels and graphs among them by estimate" : "",
+                    (double)needed * 1e-9, driver ? ", kernels and graphs among them by estimate" : "",
                     (double)(needed + room) * 1e-9, s->info.memory_free ? "free" : "there", s->device->class->name,
                     s->neighbours > 1 && s->room.allocate ? " for each rank of this machine" : "", s->room.limit[0] ? " by " : "",
                     s->room.limit, s->run == RUN_FLOAT32 ? "--dtype bfloat16" : "fewer tokens at once, or a smaller model");

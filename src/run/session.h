@@ -21,7 +21,7 @@ struct session {
     int64_t net_count;
     int64_t process_bytes; /* what a run takes besides blocks: session_shrink */
     int64_t owner_bytes;   /* host memory that its owner takes for itself later on; the plan counts it */
-    int neighbours;        /* ranks of this machine, this one too, that need as much host memory; 0: it is alone */
+    int neighbours;        /* ranks of this machine, this one too, that need as much host memory; 0: a single process */
     bool opened;
 };
 
@@ -29,14 +29,14 @@ enum { RUN_AUTO = -1 }; /* bfloat16 if the model's files have it and the device 
 
 struct session_options {
     const char *dir, *device;
-    int run;                     /* an enum run_type, or RUN_AUTO */
-    const char *adapter;         /* a directory in PEFT's layout, or NULL */
-    bool weights;                /* false: only to plan */
-    bool compared;               /* the files have been compared (models/intact.h), or only names and shapes are asked for */
-    bool load_in_4bit;           /* quantise linear layers to NF4 */
-    bool double_quant;           /* and their absmax too */
-    bool load_in_fp8;            /* quantise linear layers to FP8 */
-    bool shard_weights;          /* each rank of the group keeps a part of the frozen weights (tensor/gather.h) */
+    int run;             /* an enum run_type, or RUN_AUTO */
+    const char *adapter; /* a directory in PEFT's layout, or NULL */
+    bool weights;        /* false: only to plan */
+    bool compared;       /* the files have been compared (models/verify_files.h), or only names and shapes are asked for */
+    bool load_in_4bit;   /* quantise linear layers to NF4 */
+    bool double_quant;   /* and their absmax too */
+    bool load_in_fp8;    /* quantise linear layers to FP8 */
+    bool shard_weights;  /* each rank of the group keeps a part of the frozen weights (tensor/gather.h) */
     const char *resident_layers; /* how many layers' frozen weights stay on the device (tensor/streamed.h): a number, "auto" for
                                     as many as fit, or "all"; NULL: all */
     bool offload_activations;    /* they wait in host memory for the backward pass (tensor/offload.h) */

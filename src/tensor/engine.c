@@ -4,7 +4,8 @@
 #include <string.h>
 
 #include "base/number.h"
-#include "tensor/apart.h"
+#include "tensor/engine_blocks.h"
+#include "tensor/guard_alloc.h"
 #include "tensor/shard.h"
 
 void engine_init(struct engine *e, struct device *device, struct store *store)
@@ -26,7 +27,7 @@ void engine_free(struct engine *e)
             device_release(e->device, e->blocks[i].block);
     if (e->device)
         e->device->sealed = false;
-    apart_free(e);
+    guard_alloc_free(e);
     memory_free(e->programs);
     memory_free(e->blocks);
     memory_free(e->staging);
@@ -75,59 +76,6 @@ void engine_lead(struct engine *e, int64_t index)
     e->lead = index;
 }
 
-static enum status add_block(struct engine *e, enum lifetime lifetime, int64_t bytes, const struct tensor *in_file,
-                             int32_t *number)
-{
-    TRY(memory_grow(&e->blocks, &e->block_capacity, e->block_count + 1, (int64_t)sizeof *e->blocks));
-    e->blocks[e->block_count] = (struct engine_block){.lifetime = lifetime,
-                                                      .bytes = bytes,
-                                                      .in_file = in_file != NULL,
-                                                      .mapped = in_file ? in_file->mapped : NULL,
-                                                      .block = -1};
-    *number = (int32_t)e->block_count++;
-    return OK;
-}
-
-enum status engine_add_block(struct engine *e, enum lifetime lifetime, int64_t bytes, int32_t *number)
-{
-    return add_block(e, lifetime, bytes, NULL, number);
-}
-
-/* Tensors of one lifetime share as few blocks as the device's largest allocation permits. */
-static enum status place_tensors(struct engine *e, enum lifetime lifetime, int64_t max_block)
-{
-    int32_t open = -1;
-    for (int64_t i = 0; i < e->store->count; i++) {
-        struct tensor *t = e->store->tensor[i];
-        if (t->lifetime != lifetime || t->whole || t->first)
-            continue;
-        int64_t bytes = tensor_bytes(t);
-        if (t->in_file) {
-            TRY(add_block(e, lifetime, bytes, t, &t->place.block));
-            continue;
-        }
-        if (t->in_host) {
-            if (!bytes)
-                continue;
-            TRY(add_block(e, lifetime, bytes, NULL, &t->place.block));
-            t->place.offset = 0;
-            e->blocks[t->place.block].in_host = true;
-            continue;
-        }
-        if (align_up(bytes) > max_block)
-            return fail(ERR_DEVICE, "tensor %s has %lld bytes, the device allocates at most %lld in one piece", t->name,
-                        (long long)bytes, (long long)max_block);
-        if (open < 0 || e->apart || e->blocks[open].bytes > max_block - align_up(bytes))
-            TRY(add_block(e, lifetime, 0, NULL, &open));
-        t->place = (struct operand){open, e->blocks[open].bytes};
-        if (e->apart)
-            e->blocks[open].bytes = bytes;
-        else if (__builtin_add_overflow(e->blocks[open].bytes, align_up(bytes), &e->blocks[open].bytes))
-            return fail(ERR_MEMORY, "out of memory: the tensors are larger than any memory");
-    }
-    return OK;
-}
-
 /* Inputs and outputs of all other programs are placed after those of the leading one. */
 static void make_way(struct engine *e)
 {
@@ -144,50 +92,18 @@ static void make_way(struct engine *e)
     }
 }
 
-/* A tensor that is several begins where the first of them does. */
-static enum status place_together(struct tensor *t)
-{
-    struct operand first = t->first->place, last = t->last->place;
-    if (first.block != last.block || last.offset + tensor_bytes(t->last) != first.offset + tensor_bytes(t))
-        return fail(ERR_INTERNAL, "%s: its parts do not follow each other", t->name);
-    t->place = first;
-    return OK;
-}
-
 enum status engine_place(struct engine *e)
 {
-    struct device_info info;
-    device_info(e->device, &info);
-    if (apart_wanted() && !e->apart) {
-        e->apart = memory_alloc(sizeof *e->apart);
-        if (!e->apart)
+    if (guard_alloc_wanted() && !e->guard) {
+        e->guard = memory_alloc(sizeof *e->guard);
+        if (!e->guard)
             return ERR_MEMORY;
     }
     make_way(e);
     offload_place(e);
     TRY(streamed_place(e));
-    for (int life = 0; life < LIFE_INPUTS; life++)
-        TRY(place_tensors(e, (enum lifetime)life, info.max_block));
-    for (int64_t i = 0; i < e->store->count; i++) {
-        struct tensor *t = e->store->tensor[i];
-        if (t->whole)
-            t->place = (struct operand){t->whole->place.block, t->whole->place.offset + t->part};
-    }
-    for (int64_t i = 0; i < e->store->count; i++)
-        if (e->store->tensor[i]->first)
-            TRY(place_together(e->store->tensor[i]));
-    for (int life = LIFE_INPUTS; life < LIFE_COUNT; life++) {
-        int64_t bytes = 0;
-        for (int64_t i = 0; i < e->program_count; i++)
-            if (e->programs[i].bytes[life] > bytes)
-                bytes = e->programs[i].bytes[life];
-        if (bytes > info.max_block)
-            return fail(ERR_DEVICE,
-                        "%s take %lld bytes, the device allocates at most %lld in one piece: use fewer tokens at once",
-                        lifetime_name((enum lifetime)life), (long long)bytes, (long long)info.max_block);
-        TRY(add_block(e, (enum lifetime)life, bytes, NULL, &e->life_block[life]));
-    }
-    return e->apart ? apart_place(e) : OK;
+    TRY(blocks_place(e));
+    return e->guard ? guard_alloc_place(e) : OK;
 }
 
 int64_t engine_needs(const struct engine *e)
@@ -220,16 +136,9 @@ static struct operand on_device(const struct engine *e, const struct value *v)
     const struct value *root = v->base ? v->base : v;
     struct operand place =
         root->tensor ? root->tensor->place : (struct operand){e->life_block[root->lifetime], root->place.offset};
-    if (e->apart && !root->tensor) {
-        struct operand apart = apart_operand(e, v);
-        return (struct operand){e->blocks[apart.block].block, apart.offset};
-    }
-    return (struct operand){e->blocks[place.block].block, place.offset + v->base_offset};
-}
-
-struct operand engine_operand(const struct engine *e, const struct value *value)
-{
-    return on_device(e, value);
+    if (e->guard && !root->tensor)
+        return blocks_on_device(e, guard_alloc_operand(e, v));
+    return blocks_on_device(e, (struct operand){place.block, place.offset + v->base_offset});
 }
 
 enum status engine_find_op(const struct op *op, struct engine_op **ops, int64_t *count, int64_t *capacity, struct engine_op **out)
@@ -245,7 +154,7 @@ enum status engine_find_op(const struct op *op, struct engine_op **ops, int64_t 
     return OK;
 }
 
-static enum status count_commands(struct engine_program *ep)
+static enum status engine_count_commands(struct engine_program *ep)
 {
     const struct lowering *l = &ep->lowering;
     for (int64_t i = 0; i < l->count; i++) {
@@ -287,7 +196,8 @@ static enum status warm_program(struct engine *e, const struct engine_program *e
     return status;
 }
 
-static enum status prepare_list(struct engine *e, struct engine_program *ep, const struct lowering *l, struct prepared **out)
+static enum status engine_prepare_list(struct engine *e, struct engine_program *ep, const struct lowering *l,
+                                       struct prepared **out)
 {
     struct command *commands = commands_of(e, l, true);
     if (!commands)
@@ -304,7 +214,7 @@ static enum status prepare_program(struct engine *e, struct engine_program *ep)
 {
     const struct lowering *l = &ep->lowering;
     struct lowering plain = *l;
-    TRY(count_commands(ep));
+    TRY(engine_count_commands(ep));
     plain.list = memory_alloc(l->count * (int64_t)sizeof *l->list);
     if (!plain.list)
         return ERR_MEMORY;
@@ -312,9 +222,9 @@ static enum status prepare_program(struct engine *e, struct engine_program *ep)
     for (int64_t i = 0; i < l->count; i++)
         if (!l->list[i].ending)
             plain.list[plain.count++] = l->list[i];
-    enum status status = prepare_list(e, ep, &plain, &ep->prepared);
+    enum status status = engine_prepare_list(e, ep, &plain, &ep->prepared);
     memory_free(plain.list);
-    return status == OK && plain.count < l->count ? prepare_list(e, ep, l, &ep->ending) : status;
+    return status == OK && plain.count < l->count ? engine_prepare_list(e, ep, l, &ep->ending) : status;
 }
 
 enum status engine_prepare(struct engine *e)
@@ -323,7 +233,7 @@ enum status engine_prepare(struct engine *e)
         TRY(warm_program(e, &e->programs[i]));
     for (int64_t i = 0; i < e->block_count; i++) {
         struct engine_block *b = &e->blocks[i];
-        e->device->unfilled = e->apart && !apart_zeroed(b->lifetime);
+        e->device->unfilled = e->guard && !guard_alloc_zeroed(b->lifetime);
         TRY(b->in_file   ? device_map(e->device, b->mapped, b->bytes, &b->block)
             : b->in_host ? device_alloc_host(e->device, b->bytes, &b->block)
                          : device_alloc(e->device, b->bytes, &b->block));
@@ -347,27 +257,16 @@ void engine_shrink(struct engine *e)
     }
 }
 
-static struct operand tensor_on_device(const struct engine *e, const struct tensor *tensor)
-{
-    return (struct operand){e->blocks[tensor->place.block].block, tensor->place.offset};
-}
-
 enum status engine_upload_part(struct engine *e, const struct tensor *tensor, int64_t first, int64_t count, const void *from,
                                enum dtype from_type)
 {
     if (tensor->kept)
         return gather_upload(e, tensor, first, count, from, from_type);
-    const struct tensor *array = tensor->whole ? tensor->whole : tensor;
-    int64_t size = dtype_size(tensor->dtype), at = first + (tensor->whole ? tensor->part / size : -tensor->shard), skipped = 0;
-    struct operand to = tensor_on_device(e, array);
-    if (array->sharded) { /* what other ranks keep is left out */
-        skipped = at < 0 ? -at : 0;
-        count = min(at + count, tensor_elements(array)) - at - skipped;
-        if (count <= 0)
-            return OK;
-    }
-    to.offset += (at + skipped) * size;
-    return device_write(e->device, to, tensor->dtype, (const char *)from + skipped * dtype_size(from_type), from_type, count);
+    if (tensor->whole ? tensor->whole->sharded : tensor->sharded)
+        return shard_upload(e, tensor, first, count, from, from_type);
+    struct operand to = blocks_on_device(e, tensor->place);
+    to.offset += first * dtype_size(tensor->dtype);
+    return device_write(e->device, to, tensor->dtype, from, from_type, count);
 }
 
 enum status engine_upload(struct engine *e, const struct tensor *tensor, const void *from, enum dtype from_type)
@@ -379,14 +278,14 @@ enum status engine_download(struct engine *e, const struct tensor *tensor, int64
 {
     if (tensor->whole ? tensor->whole->sharded : tensor->sharded)
         return shard_download(e, tensor, offset, to, bytes);
-    struct operand from = tensor_on_device(e, tensor);
+    struct operand from = blocks_on_device(e, tensor->place);
     from.offset += offset;
     return device_read(e->device, to, from, bytes);
 }
 
 enum status engine_broadcast(struct engine *e, const struct tensor *tensor)
 {
-    struct operand at = tensor_on_device(e, tensor);
+    struct operand at = blocks_on_device(e, tensor->place);
     struct command command = {
         .kind = COMMAND_COLLECTIVE,
         .operand = {[COLLECTIVE_FROM] = at, [COLLECTIVE_TO] = at},
@@ -401,11 +300,6 @@ enum status engine_broadcast(struct engine *e, const struct tensor *tensor)
     return status;
 }
 
-void *engine_input(struct engine *e, const struct value *input)
-{
-    return e->staging + input->place.offset;
-}
-
 static enum status run_program(struct engine *e, struct engine_program *ep)
 {
     ep->runs++;
@@ -416,7 +310,8 @@ static enum status write_inputs(struct engine *e, int64_t index)
 {
     struct operand inputs = {e->blocks[e->life_block[LIFE_INPUTS]].block, 0};
     int64_t words = e->programs[index].bytes[LIFE_INPUTS] / 4;
-    return e->apart ? apart_write_inputs(e, index) : device_write(e->device, inputs, DTYPE_I32, e->staging, DTYPE_I32, words);
+    return e->guard ? guard_alloc_write_inputs(e, index)
+                    : device_write(e->device, inputs, DTYPE_I32, e->staging, DTYPE_I32, words);
 }
 
 enum status engine_run(struct engine *e, int64_t index)
@@ -448,10 +343,10 @@ enum status engine_run_lead(struct engine *e)
 
 enum status engine_later_open(struct engine *e, int64_t index)
 {
-    return e->apart ? apart_later_open(e, index) : device_later_open(e->device, e->programs[index].bytes[LIFE_OUTPUTS]);
+    return e->guard ? guard_alloc_later_open(e, index) : device_later_open(e->device, e->programs[index].bytes[LIFE_OUTPUTS]);
 }
 
-static int64_t place_among_outputs(const struct value *output)
+static int64_t engine_place_among_outputs(const struct value *output)
 {
     return output->base ? output->base->place.offset + output->base_offset : output->place.offset;
 }
@@ -459,19 +354,19 @@ static int64_t place_among_outputs(const struct value *output)
 enum status engine_read_later(struct engine *e, int slot, const struct value *output)
 {
     struct operand from = {e->blocks[e->life_block[LIFE_OUTPUTS]].block, 0};
-    if (e->apart)
-        return apart_read_later(e, slot, output);
-    return device_read_later(e->device, slot, from, place_among_outputs(output) + value_bytes(output));
+    if (e->guard)
+        return guard_alloc_read_later(e, slot, output);
+    return device_read_later(e->device, slot, from, engine_place_among_outputs(output) + value_bytes(output));
 }
 
 enum status engine_read_wait(struct engine *e, int slot, const void **outputs)
 {
-    if (e->apart)
-        *outputs = e->apart->later[slot];
-    return e->apart ? OK : device_read_wait(e->device, slot, outputs);
+    if (e->guard)
+        *outputs = e->guard->later[slot];
+    return e->guard ? OK : device_read_wait(e->device, slot, outputs);
 }
 
 const void *engine_output(const void *outputs, const struct value *output)
 {
-    return (const char *)outputs + place_among_outputs(output);
+    return (const char *)outputs + engine_place_among_outputs(output);
 }

@@ -12,8 +12,8 @@
 #define TENSOR_ENGINE_H
 
 #include "tensor/gather.h"
+#include "tensor/memory_plan.h"
 #include "tensor/offload.h"
-#include "tensor/plan.h"
 #include "tensor/scatter.h"
 #include "tensor/streamed.h"
 #include "tensor/timing.h"
@@ -44,7 +44,7 @@ struct engine_block {
     int32_t block; /* the device's number; -1 before engine_prepare */
 };
 
-struct apart;
+struct guard_alloc;
 
 struct engine {
     struct device *device;
@@ -58,7 +58,7 @@ struct engine {
     int64_t lead;                   /* the leading program; -1: none */
     timing_products *products;      /* set before engine_prepare: programs can be timed; NULL: they cannot */
     bool timed;                     /* runs are timed command by command */
-    struct apart *apart;            /* guard mode (apart.h); NULL: the usual blocks */
+    struct guard_alloc *guard;      /* guard mode (guard_alloc.h); NULL: the usual blocks */
     struct gather gather;           /* frozen weights that are kept in parts */
     struct scatter scatter;         /* gradient sums that are kept in parts */
     struct offload offload;         /* activations that wait there */
@@ -109,15 +109,15 @@ enum status engine_upload_part(struct engine *e, const struct tensor *tensor, in
 /* A tensor's bytes from `offset` on, in the type it has on the device. Of a sharded one: tensor/shard.h. */
 enum status engine_download(struct engine *e, const struct tensor *tensor, int64_t offset, void *to, int64_t bytes);
 
-/* Sends rank 0's content of a tensor to all ranks of the device's group; alone it does nothing. */
+/* Sends rank 0's content of a tensor to all ranks of the device's group; without one it does nothing. */
 enum status engine_broadcast(struct engine *e, const struct tensor *tensor);
 
-/* For apart.c: another block, and the place of a value. */
-enum status engine_add_block(struct engine *e, enum lifetime lifetime, int64_t bytes, int32_t *number);
-struct operand engine_operand(const struct engine *e, const struct value *value);
-
 /* Where the host writes an input of the next run. */
-void *engine_input(struct engine *e, const struct value *input);
+static inline void *engine_input(struct engine *e, const struct value *input)
+{
+    return e->staging + input->place.offset;
+}
+
 enum status engine_run(struct engine *e, int64_t index);
 enum status engine_read(struct engine *e, const struct value *output, void *to);
 

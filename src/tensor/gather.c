@@ -13,7 +13,7 @@ static int64_t layer_of(const struct tensor *t)
 }
 
 /* Lays the weights of each layer side by side; parts of ranks begin at aligned bytes, so that none cuts an element. */
-static enum status lay_out(struct engine *e)
+static enum status gather_lay_out(struct engine *e)
 {
     struct gather *g = &e->gather;
     int64_t count = e->store->count, largest = 0, ranks = group_size(e->device->group);
@@ -59,7 +59,7 @@ struct turns {
 };
 
 /* A stage is free after the last command that used what it holds. Gathers are begun in the order in which they are needed. */
-static enum status find_turns(const struct lowering *l, struct turns *turns)
+static enum status gather_find_turns(const struct lowering *l, struct turns *turns)
 {
     int64_t in[GATHER_STAGES] = {-1, -1}, free_from[GATHER_STAGES] = {0}; /* the layers that the stages hold */
     for (int64_t i = 0; i < l->count; i++)
@@ -86,7 +86,7 @@ static struct value *staged(struct program *p, const struct gather *g, int64_t l
     return program_rows(p, program_tensor(p, g->stage[layer % GATHER_STAGES]), 0, g->layer[layer].bytes / 4);
 }
 
-static int ticket_of(const struct lowering *l, const struct turn *turn)
+static int gather_ticket_of(const struct lowering *l, const struct turn *turn)
 {
     return turn->begin < turn->needed && device_overlaps(l->device) ? GATHER_TICKET + (int)(turn->layer % GATHER_STAGES) : 0;
 }
@@ -100,14 +100,14 @@ static enum status put_gather(struct lowering *to, const struct gather *g, const
     struct collective c = {.kind = COLLECTIVE_ALL_GATHER,
                            .dtype = DTYPE_I32,
                            .count = g->layer[turn->layer].bytes / 4,
-                           .ticket = ticket_of(to, turn),
+                           .ticket = gather_ticket_of(to, turn),
                            .early = turn->begin < turn->needed};
     return lower_collective(to, &c, from, all);
 }
 
 static enum status put_wait(struct lowering *to, const struct gather *g, const struct turn *turn)
 {
-    int ticket = ticket_of(to, turn);
+    int ticket = gather_ticket_of(to, turn);
     struct value *all = ticket ? staged(to->program, g, turn->layer) : NULL;
     return all ? lower_wait(to, ticket, all) : program_status(to->program);
 }
@@ -135,8 +135,8 @@ enum status gather_lower(struct engine *e, struct lowering *l)
     if (!e->gather.wanted)
         return OK;
     if (!e->gather.layer)
-        TRY(lay_out(e));
-    enum status status = find_turns(l, &turns);
+        TRY(gather_lay_out(e));
+    enum status status = gather_find_turns(l, &turns);
     if (status == OK)
         status = copy_with_gathers(&e->gather, l, &to, &turns);
     memory_free(turns.list);

@@ -4,8 +4,8 @@
  * accumulation over micro-batches and tied weights need nothing special.
  *
  * A gradient of one part has the type that its op gives it. Where several parts meet, they are summed in the gradients' type and
- * rounded once, when an op that needs the value's own type reads the sum: a part that is small beside the others is not lost.
- * Products add their parts to such a sum in place; rmsnorm and dropout write it with their own part added.
+ * rounded once, when an op that needs the value's own type reads the sum: a part that is small compared with the others is not
+ * lost. Products add their parts to such a sum in place; rmsnorm and dropout write it with their own part added.
  *
  * With recompute, the nodes of a segment are added again before its backward pass, which then reads those: the values of the
  * first ones die in the forward pass, because liveness follows the readers.
@@ -203,7 +203,7 @@ enum status gradient_add(struct program *p, const struct node *n, int input, str
     return gradient_wanted(n, input) ? add_to_root(p, n->in[input], gradient) : OK;
 }
 
-static enum status replace(struct program *p, const struct node *n, int input, struct value *gradient)
+static enum status gradient_replace(struct program *p, const struct node *n, int input, struct value *gradient)
 {
     struct value *root = value_root(n->in[input]);
     root->gradient = in_shape_of(p, gradient, root);
@@ -218,7 +218,7 @@ struct value *gradient_so_far(struct program *p, const struct node *n, int input
 
 enum status gradient_put(struct program *p, const struct node *n, int input, const struct value *so_far, struct value *gradient)
 {
-    return so_far ? replace(p, n, input, gradient) : gradient_add(p, n, input, gradient);
+    return so_far ? gradient_replace(p, n, input, gradient) : gradient_add(p, n, input, gradient);
 }
 
 /* A gradient that another value may have too, because an op passed it on, is not added to in place. */
@@ -239,7 +239,7 @@ enum status gradient_add_product(struct program *p, const struct node *n, int in
 {
     struct value *root = value_root(n->in[input]);
     if (gradient && root->gradient && value_root(gradient) == value_root(root->gradient))
-        return replace(p, n, input, gradient);
+        return gradient_replace(p, n, input, gradient);
     TRY(add_to_root(p, n->in[input], gradient));
     return own_sum(p, root);
 }

@@ -5,7 +5,7 @@
 
 #include "base/number.h"
 
-static struct lowered *add(struct lowering *l, enum command_kind kind, int values)
+static struct lowered *lower_add(struct lowering *l, enum command_kind kind, int values)
 {
     if (memory_grow(&l->list, &l->capacity, l->count + 1, (int64_t)sizeof *l->list) != OK)
         return NULL;
@@ -34,7 +34,7 @@ enum status lower_launch(struct lowering *l, const struct kernel *kernel, int co
         if (values[i] && values[i]->stride)
             return fail(ERR_INTERNAL, "%s: kernel %s gets a value with gaps", l->node->op->name, kernel->name);
     }
-    struct lowered *c = add(l, COMMAND_LAUNCH, count);
+    struct lowered *c = lower_add(l, COMMAND_LAUNCH, count);
     if (!c)
         return ERR_MEMORY;
     struct launch *launch = &c->command.launch;
@@ -94,7 +94,7 @@ static void matrix_of(const struct value *v, int64_t *rows, int64_t *columns)
 
 /* Whether a matmul adds to what the one before it wrote, as a weight's does to its adapter's, and the device takes both as one.
  */
-static bool joins(struct lowering *l, const struct lowered *before, const struct gemm *g, struct value *a, struct value *c)
+static bool lower_joins(struct lowering *l, const struct lowered *before, const struct gemm *g, struct value *a, struct value *c)
 {
     const struct gemm *f = &before->command.gemm;
     struct value *to = before->value[GEMM_C];
@@ -111,7 +111,7 @@ static bool joins(struct lowering *l, const struct lowered *before, const struct
 }
 
 /* Whether a launch has nothing to do with the matmul before it, which may then come after it. */
-static bool apart(const struct lowered *matmul, const struct lowered *launch)
+static bool lower_apart(const struct lowered *matmul, const struct lowered *launch)
 {
     for (int i = 0; i < launch->values; i++)
         for (int m = GEMM_A; m <= GEMM_C; m++)
@@ -126,7 +126,7 @@ static bool take_joined(struct lowering *l, const struct gemm *g, struct value *
 {
     for (int64_t i = l->count - 1; i >= 0 && i >= l->count - 2; i--) {
         struct lowered *last = &l->list[l->count - 1], *at = &l->list[i];
-        if (!joins(l, at, g, a, c) || (at != last && !apart(at, last)))
+        if (!lower_joins(l, at, g, a, c) || (at != last && !lower_apart(at, last)))
             continue;
         *out = *at;
         *at = *last;
@@ -181,7 +181,7 @@ enum status lower_gemm(struct lowering *l, struct value *a, bool transpose_a, st
         if (!scratch)
             return program_status(l->program);
     }
-    struct lowered *command = add(l, COMMAND_GEMM, GEMM_OPERANDS);
+    struct lowered *command = lower_add(l, COMMAND_GEMM, GEMM_OPERANDS);
     if (!command)
         return ERR_MEMORY;
     command->value[GEMM_A2] = joined.value[GEMM_A];
@@ -197,7 +197,7 @@ enum status lower_gemm(struct lowering *l, struct value *a, bool transpose_a, st
 
 enum status lower_fill(struct lowering *l, struct value *v)
 {
-    struct lowered *c = add(l, COMMAND_FILL, 1);
+    struct lowered *c = lower_add(l, COMMAND_FILL, 1);
     if (!c)
         return ERR_MEMORY;
     c->command.bytes = value_bytes(v);
@@ -207,7 +207,7 @@ enum status lower_fill(struct lowering *l, struct value *v)
 
 enum status lower_copy(struct lowering *l, int lane, struct value *from, struct value *to, int64_t bytes)
 {
-    struct lowered *c = add(l, COMMAND_COPY, COPY_OPERANDS);
+    struct lowered *c = lower_add(l, COMMAND_COPY, COPY_OPERANDS);
     if (!c)
         return ERR_MEMORY;
     c->command.copy = (struct copy){lane, bytes};
@@ -218,7 +218,7 @@ enum status lower_copy(struct lowering *l, int lane, struct value *from, struct 
 
 enum status lower_arrive(struct lowering *l, int lane, int count, struct value *const *values)
 {
-    struct lowered *c = add(l, COMMAND_ARRIVE, count);
+    struct lowered *c = lower_add(l, COMMAND_ARRIVE, count);
     if (!c)
         return ERR_MEMORY;
     for (int i = 0; i < count; i++)
@@ -231,7 +231,7 @@ enum status lower_collective(struct lowering *l, const struct collective *collec
 {
     TRY(expect_memory(l, from));
     TRY(expect_memory(l, to));
-    struct lowered *c = add(l, COMMAND_COLLECTIVE, COLLECTIVE_OPERANDS);
+    struct lowered *c = lower_add(l, COMMAND_COLLECTIVE, COLLECTIVE_OPERANDS);
     if (!c)
         return ERR_MEMORY;
     c->command.collective = *collective;
@@ -242,7 +242,7 @@ enum status lower_collective(struct lowering *l, const struct collective *collec
 
 enum status lower_wait(struct lowering *l, int ticket, struct value *memory)
 {
-    struct lowered *c = add(l, COMMAND_WAIT, 1);
+    struct lowered *c = lower_add(l, COMMAND_WAIT, 1);
     if (!c)
         return ERR_MEMORY;
     c->command.collective.ticket = ticket;

@@ -38,8 +38,8 @@ static bool moves(const struct value *root)
 
 /* --- which ---------------------------------------------------------------------------------------------------------------- */
 
-/* Nodes of the forward pass alone are of layers, which rise. `dies` is the last use so far. */
-static enum status find(struct moving *m, const struct lowering *l)
+/* Only nodes of the forward pass are of layers, which rise. `dies` is the last use so far. */
+static enum status offload_find(struct moving *m, const struct lowering *l)
 {
     int64_t deepest = 0;
     for (int64_t i = 0; i < l->count; i++) {
@@ -61,13 +61,13 @@ static enum status find(struct moving *m, const struct lowering *l)
 }
 
 /* Of a layer those that are large enough and not needed before what left after them, as many as a command has operands. */
-static enum status fill_group(struct moving *m, int64_t layer, int64_t least, struct bundle *g)
+static enum status fill_group(struct moving *m, int64_t layer, int64_t min_bytes, struct bundle *g)
 {
     int64_t earliest = m->groups ? g[-1].until : 0;
     *g = (struct bundle){.until = INT64_MAX};
     for (int64_t i = 0; i < m->count && g->count < OPERANDS; i++) {
         struct away *a = &m->away[i];
-        if (a->layer != layer || a->until < earliest || value_bytes(a->root) < least)
+        if (a->layer != layer || a->until < earliest || value_bytes(a->root) < min_bytes)
             continue;
         a->group = m->groups;
         a->place = m->bytes;
@@ -101,7 +101,7 @@ static enum status make_groups(struct moving *m)
 
 /* --- copies --------------------------------------------------------------------------------------------------------------- */
 
-static enum status put_copies(struct moving *m, int64_t group, bool out)
+static enum status offload_put_copies(struct moving *m, int64_t group, bool out)
 {
     struct program *p = m->to->program;
     int lane = (int)(group % 2) + (out ? LANES_OUT : LANES_IN);
@@ -125,19 +125,19 @@ static enum status put_arrive(struct moving *m, int64_t group, bool out)
 }
 
 /* The memory of a group that left is free when the one after the next leaves, or the first comes back. */
-static enum status leave(struct moving *m)
+static enum status offload_leave(struct moving *m)
 {
     int64_t group = m->groups - 1 - m->left++;
     if (group + 2 < m->groups)
         TRY(put_arrive(m, group + 2, true));
-    return put_copies(m, group, true);
+    return offload_put_copies(m, group, true);
 }
 
 static enum status come(struct moving *m)
 {
     for (int64_t last = min(m->groups, 2) - 1; !m->coming && last >= 0; last--)
         TRY(put_arrive(m, last, true));
-    return put_copies(m, m->coming++, false);
+    return offload_put_copies(m, m->coming++, false);
 }
 
 static struct value *now(struct moving *m, struct value *v, int64_t command)
@@ -150,7 +150,7 @@ static struct value *now(struct moving *m, struct value *v, int64_t command)
     return v;
 }
 
-static enum status put_command(struct moving *m, const struct lowered *c, int64_t command)
+static enum status offload_put_command(struct moving *m, const struct lowered *c, int64_t command)
 {
     TRY(memory_grow(&m->to->list, &m->to->capacity, m->to->count + 1, (int64_t)sizeof *m->to->list));
     struct lowered *to = &m->to->list[m->to->count++];
@@ -163,7 +163,7 @@ static enum status put_command(struct moving *m, const struct lowered *c, int64_
 }
 
 /* A group begins to come when the one before it is used, the first halfway between the last to leave and its own use. */
-static enum status put_all(struct moving *m, const struct lowering *l)
+static enum status offload_put_all(struct moving *m, const struct lowering *l)
 {
     const struct bundle *first = m->group;
     int64_t begins = first->from + 1 + (first->until - first->from - 1) / 2;
@@ -176,17 +176,17 @@ static enum status put_all(struct moving *m, const struct lowering *l)
             if (m->coming < m->groups)
                 TRY(come(m));
         }
-        TRY(put_command(m, &l->list[i], i));
+        TRY(offload_put_command(m, &l->list[i], i));
         if (m->left < m->groups && m->group[m->groups - 1 - m->left].from == i)
-            TRY(leave(m));
+            TRY(offload_leave(m));
     }
     return OK;
 }
 
-static enum status move(struct moving *m, const struct lowering *l)
+static enum status offload_move(struct moving *m, const struct lowering *l)
 {
     struct offload *f = &m->engine->offload;
-    TRY(find(m, l));
+    TRY(offload_find(m, l));
     TRY(make_groups(m));
     if (!m->groups)
         return OK;
@@ -196,7 +196,7 @@ static enum status move(struct moving *m, const struct lowering *l)
         f->host->assembled = f->host->in_host = true; /* it is not a weight */
     }
     f->host->shape[0] = max(f->host->shape[0], words);
-    return put_all(m, l);
+    return offload_put_all(m, l);
 }
 
 enum status offload_lower(struct engine *e, struct lowering *l, int64_t *bytes)
@@ -206,7 +206,7 @@ enum status offload_lower(struct engine *e, struct lowering *l, int64_t *bytes)
     *bytes = 0;
     if (!e->offload.wanted)
         return OK;
-    enum status status = move(&m, l);
+    enum status status = offload_move(&m, l);
     if (status == OK && m.groups) {
         lower_free(l);
         *l = to;

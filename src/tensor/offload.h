@@ -4,7 +4,7 @@
  * After lowering, an activation that a layer has used last before two more layers are computed is copied out, and copied in
  * again, to other memory, before its first use in the backward pass. Commands from there on use that. All of a layer go together:
  * their memory is free once the copies of the next layer begin, and the copies in begin when those of the layer after it are
- * first used. Copies run beside the commands (device/device.h). To the planner they are uses like any other.
+ * first used. Copies run at the same time as the commands (device/device.h). To the planner they are uses like any other.
  */
 #ifndef TENSOR_OFFLOAD_H
 #define TENSOR_OFFLOAD_H

@@ -102,7 +102,7 @@ static struct value *new_view(struct program *p, struct value *of, int64_t offse
     return v;
 }
 
-static void read_shape(int64_t *shape, int rank, va_list dims)
+static void program_read_shape(int64_t *shape, int rank, va_list dims)
 {
     for (int i = 0; i < rank; i++)
         shape[i] = va_arg(dims, int64_t);
@@ -113,7 +113,7 @@ struct value *program_input(struct program *p, const char *name, enum role role,
     int64_t shape[RANK];
     va_list dims;
     va_start(dims, rank);
-    read_shape(shape, rank, dims);
+    program_read_shape(shape, rank, dims);
     va_end(dims);
     struct value *v = new_root(p, LIFE_INPUTS, p->types[role], rank, shape);
     if (v)
@@ -147,8 +147,8 @@ struct value *program_weight(struct program *p, const struct weight *weight, int
     return v;
 }
 
-static struct node *add_node(struct program *p, const struct op *op, int in_count, struct value *const *inputs, int number_count,
-                             const double *numbers)
+static struct node *program_add_node(struct program *p, const struct op *op, int in_count, struct value *const *inputs,
+                                     int number_count, const double *numbers)
 {
     if (p->status != OK)
         return NULL;
@@ -185,7 +185,7 @@ static struct node *add_node(struct program *p, const struct op *op, int in_coun
 struct value *program_node(struct program *p, int op, int in_count, struct value *const *inputs, int number_count,
                            const double *numbers)
 {
-    struct node *n = add_node(p, p->ops[op], in_count, inputs, number_count, numbers);
+    struct node *n = program_add_node(p, p->ops[op], in_count, inputs, number_count, numbers);
     return n ? n->out[0] : NULL;
 }
 
@@ -202,7 +202,7 @@ struct value *program_rounded(struct program *p, struct value *v, struct value *
 
 struct node *program_repeat(struct program *p, const struct node *node, struct value *const *inputs)
 {
-    return add_node(p, node->op, node->in_count, inputs, NUMBERS, node->number);
+    return program_add_node(p, node->op, node->in_count, inputs, NUMBERS, node->number);
 }
 
 static void take_out(struct program *p, struct node *n)
@@ -234,7 +234,7 @@ struct value *program_view(struct program *p, struct value *v, int rank, ...)
     int64_t shape[RANK];
     va_list dims;
     va_start(dims, rank);
-    read_shape(shape, rank, dims);
+    program_read_shape(shape, rank, dims);
     va_end(dims);
     return program_view_as(p, v, rank, shape);
 }

@@ -7,7 +7,7 @@
 #ifndef TENSOR_PROGRAM_H
 #define TENSOR_PROGRAM_H
 
-#include "tensor/store.h"
+#include "tensor/tensors.h"
 
 enum { NODE_INPUTS = 11, NODE_OUTPUTS = 5 };
 
@@ -50,11 +50,12 @@ struct value {
     enum dtype dtype;
     int rank;
     int64_t shape[RANK];
-    struct tensor *tensor;       /* what it stands on, or NULL */
-    const struct weight *weight; /* a weight without memory of its own: what it is stored in (ops/weight.h); NULL: dense */
-    struct value *base;          /* a view's; NULL for a root */
-    int64_t base_offset;         /* bytes into the root */
-    int64_t stride;              /* of a view on columns: elements from a row to the next; 0: there are no gaps */
+    struct tensor *tensor; /* what it stands on, or NULL */
+    const struct weight
+        *weight;         /* a weight without memory of its own: what it is stored in (ops/weights/weight.h); NULL: dense */
+    struct value *base;  /* a view's; NULL for a root */
+    int64_t base_offset; /* bytes into the root */
+    int64_t stride;      /* of a view on columns: elements from a row to the next; 0: there are no gaps */
     struct node *producer;
     struct value *gradient;
     bool wants_gradient;
@@ -145,7 +146,7 @@ struct value *program_view_like(struct program *p, struct value *base, const str
 /* Memory that only the commands of one node use; for op->lower. */
 struct value *program_scratch(struct program *p, enum dtype dtype, int rank, const int64_t *shape);
 
-/* Columns [begin, begin + count) of a matrix, for matmuls alone: no kernel takes a value with gaps. For op->lower. */
+/* Columns [begin, begin + count) of a matrix, only for matmuls: no kernel takes a value with gaps. For op->lower. */
 struct value *program_columns(struct program *p, struct value *v, int64_t begin, int64_t count);
 
 /* Rows [begin, begin + count) of the first dimension. */

@@ -7,7 +7,7 @@
 /* --- the array ---------------------------------------------------------------------------------------------------------- */
 
 /* Neighbours of one layer are one bucket. */
-static enum status cut(struct scatter *s, const struct store *store, int64_t *elements)
+static enum status scatter_cut(struct scatter *s, const struct store *store, int64_t *elements)
 {
     int64_t last = 0, end = 0;
     s->bucket = memory_alloc(store->count * (int64_t)sizeof *s->bucket);
@@ -28,11 +28,11 @@ static enum status cut(struct scatter *s, const struct store *store, int64_t *el
     return OK;
 }
 
-static enum status lay_out(struct engine *e)
+static enum status scatter_lay_out(struct engine *e)
 {
     struct scatter *s = &e->scatter;
     int64_t count = e->store->count, elements, at = 0;
-    TRY(cut(s, e->store, &elements));
+    TRY(scatter_cut(s, e->store, &elements));
     int64_t kept = divide_up(elements / TRAINED_UNIT, group_size(e->device->group)) * TRAINED_UNIT;
     bool all = s->kind == SCATTER_SUM;
     TRY(store_tensor(&s->sums, e->store, "optimizer.gradients", LIFE_GRADIENTS, DTYPE_F32, 1, all ? &elements : &kept));
@@ -80,7 +80,7 @@ struct rewriting {
 };
 
 /* A root on a gradient becomes a view on its bucket's memory. */
-static enum status move(const struct rewriting *w, struct program *p, struct value *root, int64_t bucket, int64_t place)
+static enum status scatter_move(const struct rewriting *w, struct program *p, struct value *root, int64_t bucket, int64_t place)
 {
     const struct scatter_bucket *b = &w->s->bucket[bucket];
     struct use *use = &w->uses[bucket];
@@ -96,7 +96,7 @@ static enum status use(const struct rewriting *w, struct program *p, struct valu
     struct value *root = value_root(v);
     int64_t place, bucket = root->base ? -1 : bucket_of(w->s, root->tensor, &place);
     if (bucket >= 0 && w->s->kind == SCATTER_KEEP)
-        TRY(move(w, p, root, bucket, place));
+        TRY(scatter_move(w, p, root, bucket, place));
     else if (bucket >= 0 && !w->uses[bucket].memory)
         w->uses[bucket].memory = program_rows(p, program_tensor(p, w->s->sums), w->s->bucket[bucket].begin,
                                               w->s->bucket[bucket].end - w->s->bucket[bucket].begin);
@@ -127,13 +127,13 @@ static enum status find_uses(const struct rewriting *w, const struct lowering *l
 }
 
 /* Tickets of two buckets in turn, and one for all that is waited for at the end. */
-static int ticket_of(const struct rewriting *w)
+static int scatter_ticket_of(const struct rewriting *w)
 {
     return !w->overlaps ? 0 : w->s->kind == SCATTER_SUM ? 1 : 1 + (int)(w->done % 2);
 }
 
 /* The part of a bucket that a rank keeps; the number of its elements. */
-static int64_t piece_of(const struct scatter *s, int64_t bucket, int64_t rank, int64_t *begin)
+static int64_t scatter_piece_of(const struct scatter *s, int64_t bucket, int64_t rank, int64_t *begin)
 {
     int64_t kept = tensor_elements(s->sums);
     *begin = max(s->bucket[bucket].begin, rank * kept);
@@ -141,12 +141,12 @@ static int64_t piece_of(const struct scatter *s, int64_t bucket, int64_t rank, i
 }
 
 /* sums += piece, by this rank. */
-static enum status keep(struct rewriting *w, int64_t bucket)
+static enum status scatter_keep(struct rewriting *w, int64_t bucket)
 {
     struct program *p = w->to->program;
     const struct tensor *sums = w->s->sums;
     const struct op *add = p->ops[PROGRAM_ADD];
-    int64_t begin, count = piece_of(w->s, bucket, sums->shard / tensor_elements(sums), &begin);
+    int64_t begin, count = scatter_piece_of(w->s, bucket, sums->shard / tensor_elements(sums), &begin);
     if (!count)
         return OK;
     struct value *piece = program_rows(p, w->uses[bucket].memory, begin - w->s->bucket[bucket].begin, count);
@@ -168,14 +168,14 @@ static enum status close_open(struct rewriting *w, int ticket)
         return OK;
     if (ticket)
         TRY(lower_wait(w->to, ticket, w->uses[bucket].memory));
-    return keep(w, bucket);
+    return scatter_keep(w, bucket);
 }
 
 static enum status reduce_to_keepers(struct rewriting *w, int64_t bucket)
 {
     int64_t kept = tensor_elements(w->s->sums), begin, count;
-    int ticket = ticket_of(w), before = ticket ? 3 - ticket : 0;
-    for (int64_t rank = w->s->bucket[bucket].begin / kept; (count = piece_of(w->s, bucket, rank, &begin)) > 0; rank++) {
+    int ticket = scatter_ticket_of(w), before = ticket ? 3 - ticket : 0;
+    for (int64_t rank = w->s->bucket[bucket].begin / kept; (count = scatter_piece_of(w->s, bucket, rank, &begin)) > 0; rank++) {
         struct value *piece = program_rows(w->to->program, w->uses[bucket].memory, begin - w->s->bucket[bucket].begin, count);
         if (!piece)
             return program_status(w->to->program);
@@ -191,7 +191,7 @@ static enum status reduce_to_keepers(struct rewriting *w, int64_t bucket)
 static enum status reduce_all(struct rewriting *w, int64_t bucket)
 {
     struct value *memory = w->uses[bucket].memory;
-    struct collective c = {COLLECTIVE_ALL_REDUCE, DTYPE_F32, value_elements(memory), 0, ticket_of(w), true};
+    struct collective c = {COLLECTIVE_ALL_REDUCE, DTYPE_F32, value_elements(memory), 0, scatter_ticket_of(w), true};
     w->done++;
     TRY(lower_collective(w->to, &c, memory, memory));
     w->to->list[w->to->count - 1].ending = true;
@@ -224,7 +224,7 @@ static enum status put_in(struct rewriting *w, const struct lowering *l)
 }
 
 /* The order of the first program is that of all. */
-static enum status check_order(struct scatter *s, const struct use *uses, int64_t commands)
+static enum status scatter_check_order(struct scatter *s, const struct use *uses, int64_t commands)
 {
     int64_t count = 0;
     bool first = !s->order_count;
@@ -255,7 +255,7 @@ static enum status rewrite(struct engine *e, const struct lowering *l, struct lo
 {
     struct rewriting w = {&e->scatter, to, uses, device_overlaps(e->device), -1, 0};
     TRY(find_uses(&w, l));
-    TRY(check_order(&e->scatter, uses, l->count));
+    TRY(scatter_check_order(&e->scatter, uses, l->count));
     return put_in(&w, l);
 }
 
@@ -266,7 +266,7 @@ enum status scatter_lower(struct engine *e, struct lowering *l)
     if (s->kind == SCATTER_NONE || !has_gradients(l))
         return OK;
     if (!s->sums)
-        TRY(lay_out(e));
+        TRY(scatter_lay_out(e));
     struct use *uses = memory_alloc(s->bucket_count * (int64_t)sizeof *uses);
     enum status status = uses ? rewrite(e, l, &to, uses) : ERR_MEMORY;
     memory_free(uses);

@@ -1,6 +1,6 @@
 /* Gradients of all ranks, added up by the programs of training themselves, each as soon as it is complete.
  *
- * What is trained lies in one array (tensor/store.h), which is cut into buckets: one for each layer, and what comes before and
+ * What is trained lies in one array (tensor/tensors.h), which is cut into buckets: one for each layer, and what comes before and
  * after them. After lowering, collectives are put in after the last command that adds to a bucket's gradients. They are only
  * begun there, where the device can compute meanwhile (device_overlaps): the backward pass goes on.
  *

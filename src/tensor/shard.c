@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/number.h"
+#include "tensor/engine_blocks.h"
 
 enum { PIECE = 1 << 18 }; /* bytes */
 
@@ -19,18 +20,33 @@ static bool has_shards(const struct engine *e)
     return false;
 }
 
+enum status shard_upload(struct engine *e, const struct tensor *tensor, int64_t first, int64_t count, const void *from,
+                         enum dtype from_type)
+{
+    const struct tensor *array = tensor->whole ? tensor->whole : tensor;
+    int64_t size = dtype_size(tensor->dtype), at = first + (tensor->whole ? tensor->part / size : -tensor->shard);
+    int64_t skipped = at < 0 ? -at : 0;
+    struct operand to = blocks_on_device(e, array->place);
+    count = min(at + count, tensor_elements(array)) - at - skipped;
+    if (count <= 0)
+        return OK;
+    to.offset += (at + skipped) * size;
+    return device_write(e->device, to, tensor->dtype, (const char *)from + skipped * dtype_size(from_type), from_type, count);
+}
+
 /* What this rank keeps of a piece, at its place in it. */
 static enum status read_kept(struct engine *e, const struct request *r, char *piece)
 {
     const struct tensor *t = e->store->tensor[r->tensor];
     int64_t size = dtype_size(t->dtype), begin = max(r->begin, t->shard * size);
     int64_t end = min(r->end, t->shard * size + tensor_bytes(t));
-    struct operand from = {e->blocks[t->place.block].block, t->place.offset + begin - t->shard * size};
+    struct operand from = blocks_on_device(e, t->place);
+    from.offset += begin - t->shard * size;
     return end > begin ? device_read(e->device, piece + (begin - r->begin), from, end - begin) : OK;
 }
 
 /* Rank 0 asks, and what it asks for is to be there and to fit. */
-static enum status check(const struct engine *e, const struct request *r)
+static enum status shard_check(const struct engine *e, const struct request *r)
 {
     bool known = r->tensor >= 0 && r->tensor < e->store->count && e->store->tensor[r->tensor]->sharded;
     if (!known || r->begin < 0 || r->begin >= r->end || r->end - r->begin > PIECE ||
@@ -41,9 +57,9 @@ static enum status check(const struct engine *e, const struct request *r)
 }
 
 /* All ranks: a piece, put together. */
-static enum status gather(struct engine *e, const struct request *r, char *mine, char *all)
+static enum status shard_gather(struct engine *e, const struct request *r, char *mine, char *all)
 {
-    TRY(check(e, r));
+    TRY(shard_check(e, r));
     const struct tensor *t = e->store->tensor[r->tensor];
     int64_t kept = tensor_bytes(t), bytes = r->end - r->begin;
     memset(mine, 0, (size_t)bytes);
@@ -57,13 +73,13 @@ static enum status gather(struct engine *e, const struct request *r, char *mine,
     return OK;
 }
 
-static enum status ask(struct engine *e, const struct request *r, char *buffer, char *to)
+static enum status shard_ask(struct engine *e, const struct request *r, char *buffer, char *to)
 {
     struct request said = *r;
     TRY(group_tell(e->device->group, &said, (int64_t)sizeof said));
     if (!r->end)
         return OK;
-    TRY(gather(e, r, buffer, buffer + PIECE));
+    TRY(shard_gather(e, r, buffer, buffer + PIECE));
     memcpy(to, buffer, (size_t)(r->end - r->begin));
     return OK;
 }
@@ -83,7 +99,7 @@ enum status shard_download(struct engine *e, const struct tensor *tensor, int64_
     enum status status = buffer ? OK : ERR_MEMORY;
     for (int64_t at = 0; at < bytes && status == OK; at += PIECE) {
         struct request r = {index, begin + at, begin + min(at + PIECE, bytes)};
-        status = ask(e, &r, buffer, (char *)to + at);
+        status = shard_ask(e, &r, buffer, (char *)to + at);
     }
     memory_free(buffer);
     return status;
@@ -91,7 +107,7 @@ enum status shard_download(struct engine *e, const struct tensor *tensor, int64_
 
 enum status shard_end(struct engine *e)
 {
-    return has_shards(e) ? ask(e, &(struct request){0}, NULL, NULL) : OK;
+    return has_shards(e) ? shard_ask(e, &(struct request){0}, NULL, NULL) : OK;
 }
 
 enum status shard_serve(struct engine *e)
@@ -105,13 +121,13 @@ enum status shard_serve(struct engine *e)
         if (status == OK && !r.end)
             break;
         if (status == OK)
-            status = gather(e, &r, buffer, buffer + PIECE);
+            status = shard_gather(e, &r, buffer, buffer + PIECE);
     }
     memory_free(buffer);
     return status;
 }
 
-static enum status spread(struct engine *e, const struct tensor *tensor, const char *from, char *piece)
+static enum status spread_pieces(struct engine *e, const struct tensor *tensor, const char *from, char *piece)
 {
     int64_t size = dtype_size(tensor->dtype), bytes = tensor_whole(tensor) * size;
     for (int64_t at = 0; at < bytes; at += PIECE) {
@@ -119,7 +135,7 @@ static enum status spread(struct engine *e, const struct tensor *tensor, const c
         if (group_rank(e->device->group) == 0)
             memcpy(piece, from + at, (size_t)some);
         TRY(group_tell(e->device->group, piece, some));
-        TRY(engine_upload_part(e, tensor, at / size, some / size, piece, tensor->dtype));
+        TRY(shard_upload(e, tensor, at / size, some / size, piece, tensor->dtype));
     }
     return OK;
 }
@@ -127,7 +143,7 @@ static enum status spread(struct engine *e, const struct tensor *tensor, const c
 enum status shard_spread(struct engine *e, const struct tensor *tensor, const void *from)
 {
     char *piece = memory_alloc(PIECE);
-    enum status status = piece ? spread(e, tensor, from, piece) : ERR_MEMORY;
+    enum status status = piece ? spread_pieces(e, tensor, from, piece) : ERR_MEMORY;
     memory_free(piece);
     return status;
 }

@@ -11,7 +11,11 @@
 
 #include "tensor/engine.h"
 
-/* Bytes of a whole array, or of a tensor that is a part of one; rank 0 alone. */
+/* Writes what this rank keeps of `count` elements from `first` on; the host has them all. */
+enum status shard_upload(struct engine *e, const struct tensor *tensor, int64_t first, int64_t count, const void *from,
+                         enum dtype from_type);
+
+/* Bytes of a whole array, or of a tensor that is a part of one; only on rank 0. */
 enum status shard_download(struct engine *e, const struct tensor *tensor, int64_t offset, void *to, int64_t bytes);
 enum status shard_end(struct engine *e);
 enum status shard_serve(struct engine *e);

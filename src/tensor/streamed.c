@@ -12,7 +12,7 @@ static bool is_of_layer(const struct tensor *t)
     return t->lifetime == LIFE_WEIGHTS && !t->in_file && !t->first && !t->in_host && tensor_layer(t) >= 0;
 }
 
-static int64_t count_layers(const struct store *store)
+static int64_t streamed_count_layers(const struct store *store)
 {
     int64_t layers = 0;
     for (int64_t i = 0; i < store->count; i++)
@@ -22,21 +22,21 @@ static int64_t count_layers(const struct store *store)
 }
 
 /* The number of a layer among those that are copied, `count` of `layers`; -1: it stays. */
-static int64_t number_of(int64_t layer, int64_t count, int64_t layers)
+static int64_t streamed_number_of(int64_t layer, int64_t count, int64_t layers)
 {
     int64_t before = layer * count / layers;
     return (layer + 1) * count / layers > before ? before : -1;
 }
 
 /* What a layer that is copied takes, and how large the largest is. */
-static enum status add_up(const struct store *store, int64_t count, int64_t layers, int64_t *total, int64_t *largest)
+static enum status streamed_add_up(const struct store *store, int64_t count, int64_t layers, int64_t *total, int64_t *largest)
 {
     int64_t *bytes = memory_alloc(max(count, 1) * (int64_t)sizeof *bytes);
     if (!bytes)
         return ERR_MEMORY;
     for (int64_t i = 0; i < store->count; i++) {
         const struct tensor *t = store->tensor[i];
-        int64_t number = is_of_layer(t) && !t->whole ? number_of(tensor_layer(t), count, layers) : -1;
+        int64_t number = is_of_layer(t) && !t->whole ? streamed_number_of(tensor_layer(t), count, layers) : -1;
         if (number >= 0)
             bytes[number] += align_up(tensor_bytes(t));
     }
@@ -52,16 +52,16 @@ static enum status add_up(const struct store *store, int64_t count, int64_t laye
 enum status streamed_saves(const struct store *store, int64_t resident, int64_t *layers, int64_t *bytes)
 {
     int64_t total, largest;
-    *layers = count_layers(store);
-    TRY(add_up(store, max(*layers - resident, 0), *layers, &total, &largest));
+    *layers = streamed_count_layers(store);
+    TRY(streamed_add_up(store, max(*layers - resident, 0), *layers, &total, &largest));
     *bytes = total - STREAMED_STAGES * largest;
     return OK;
 }
 
 enum status streamed_copies(const struct store *store, int64_t resident, int64_t *bytes)
 {
-    int64_t layers = count_layers(store), total, largest;
-    TRY(add_up(store, max(layers - resident, 0), layers, &total, &largest));
+    int64_t layers = streamed_count_layers(store), total, largest;
+    TRY(streamed_add_up(store, max(layers - resident, 0), layers, &total, &largest));
     *bytes = 2 * total - STREAMED_STAGES * largest; /* the last ones of the forward pass are still there */
     return OK;
 }
@@ -69,11 +69,12 @@ enum status streamed_copies(const struct store *store, int64_t resident, int64_t
 /* --- places --------------------------------------------------------------------------------------------------------------- */
 
 /* Those that are parts of others first, which still have their own places then. */
-static void move_in(struct streamed *s, const struct store *store, bool parts)
+static void streamed_move_in(struct streamed *s, const struct store *store, bool parts)
 {
     for (int64_t i = 0; i < store->count; i++) {
         struct tensor *t = store->tensor[i];
-        int64_t number = is_of_layer(t) && parts == (t->whole != NULL) ? number_of(tensor_layer(t), s->count, s->layers) : -1;
+        int64_t number =
+            is_of_layer(t) && parts == (t->whole != NULL) ? streamed_number_of(tensor_layer(t), s->count, s->layers) : -1;
         if (number < 0)
             continue;
         t->part += parts ? t->whole->part : 0;
@@ -82,13 +83,13 @@ static void move_in(struct streamed *s, const struct store *store, bool parts)
     }
 }
 
-static enum status lay_out(struct engine *e)
+static enum status streamed_lay_out(struct engine *e)
 {
     struct streamed *s = &e->streamed;
     int64_t largest = 0;
     for (int64_t i = 0; i < e->store->count; i++) {
         struct tensor *t = e->store->tensor[i];
-        int64_t number = is_of_layer(t) && !t->whole ? number_of(tensor_layer(t), s->count, s->layers) : -1;
+        int64_t number = is_of_layer(t) && !t->whole ? streamed_number_of(tensor_layer(t), s->count, s->layers) : -1;
         if (number < 0)
             continue;
         t->part = s->layer[number].bytes;
@@ -103,8 +104,8 @@ static enum status lay_out(struct engine *e)
     for (int i = 0; i < STREAMED_STAGES; i++)
         TRY(store_words(&s->stage[i], e->store, "stage", i, largest));
     s->stage_bytes = STREAMED_STAGES * largest;
-    move_in(s, e->store, true);
-    move_in(s, e->store, false);
+    streamed_move_in(s, e->store, true);
+    streamed_move_in(s, e->store, false);
     return OK;
 }
 
@@ -125,7 +126,7 @@ static enum status find_needs(const struct streamed *s, const struct lowering *l
             need[i].layer[k] = need[i].begins[k] = -1;
         for (int o = 0; o < c->values; o++) {
             const struct tensor *t = c->value[o] ? value_root(c->value[o])->tensor : NULL;
-            int64_t number = t && t->kept ? number_of(tensor_layer(t), s->count, s->layers) : -1;
+            int64_t number = t && t->kept ? streamed_number_of(tensor_layer(t), s->count, s->layers) : -1;
             if (number < 0)
                 continue;
             int64_t *at = &need[i].layer[number % STREAMED_STAGES];
@@ -155,7 +156,7 @@ static void schedule(struct need *need, int64_t count)
     }
 }
 
-static enum status put(const struct streamed *s, struct lowering *to, const struct need *need)
+static enum status streamed_put(const struct streamed *s, struct lowering *to, const struct need *need)
 {
     struct program *p = to->program;
     for (int k = 0; k < STREAMED_STAGES; k++) {
@@ -180,14 +181,14 @@ static enum status copy_with_copies(const struct streamed *s, const struct lower
     schedule(need, l->count);
     for (int64_t i = 0; i < l->count; i++) {
         to->node = l->list[i].node;
-        TRY(put(s, to, &need[i]));
+        TRY(streamed_put(s, to, &need[i]));
         TRY(memory_grow(&to->list, &to->capacity, to->count + 1, (int64_t)sizeof *to->list));
         to->list[to->count++] = l->list[i];
     }
     return OK;
 }
 
-static enum status put_copies(const struct streamed *s, struct lowering *l)
+static enum status streamed_put_copies(const struct streamed *s, struct lowering *l)
 {
     struct lowering to = {.program = l->program, .device = l->device};
     struct need *need = memory_alloc((l->count + 1) * (int64_t)sizeof *need);
@@ -207,16 +208,16 @@ enum status streamed_place(struct engine *e)
     struct streamed *s = &e->streamed;
     if (!s->wanted)
         return OK;
-    s->layers = count_layers(e->store);
+    s->layers = streamed_count_layers(e->store);
     s->count = max(s->layers - s->resident, 0);
     if (!s->count)
         return OK;
     s->layer = memory_alloc(s->count * (int64_t)sizeof *s->layer);
     if (!s->layer)
         return ERR_MEMORY;
-    TRY(lay_out(e));
+    TRY(streamed_lay_out(e));
     for (int64_t i = 0; i < e->program_count; i++)
-        TRY(put_copies(s, &e->programs[i].lowering));
+        TRY(streamed_put_copies(s, &e->programs[i].lowering));
     return OK;
 }
 

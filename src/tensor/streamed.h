@@ -4,7 +4,7 @@
  * The weights of such a layer are one run of bytes. Two stages on the device, each as large as the largest of them, hold those in
  * use: even ones, counted among themselves, the first, odd ones the second. To commands, a weight lies in its stage. Once all
  * programs are lowered and planned, a COPY is put after the last command that uses what a stage holds, and an ARRIVE before the
- * first that needs the next: the copy runs beside the commands between them. A program begins with empty stages.
+ * first that needs the next: the copy runs at the same time as the commands between them. A program begins with empty stages.
  *
  * The layers that stay lie between the others, evenly: while the device computes with them, the next one is on its way.
  */
@@ -22,7 +22,7 @@ struct streamed_layer {
 
 struct streamed {
     bool wanted;         /* set before engine_place */
-    int64_t resident;    /* with it: layers that stay. STREAMED_AUTO is for whoever chooses, before engine_place */
+    int64_t resident;    /* with it: layers that stay. STREAMED_AUTO is for the code that chooses, before engine_place */
     int64_t layers;      /* of the model; from engine_place on, and what follows */
     int64_t count;       /* of layers that are copied; 0: all stay */
     int64_t bytes;       /* of all of them, in host memory */

@@ -38,7 +38,7 @@ static const struct value *input_named(const struct node *n, const char *name)
 
 /* What is known of a node before the program runs. Where the device multiplies for it, those matmuls are its FLOPs. What its
  * kernels compute stands with its first command. */
-static void describe(struct timing_command *to, const struct lowered *c, int64_t count, timing_products *products)
+static void timing_describe(struct timing_command *to, const struct lowered *c, int64_t count, timing_products *products)
 {
     const struct node *n = c->node;
     bool multiplies = false;
@@ -68,17 +68,17 @@ enum status timing_open(struct timing **out, struct engine *e, const struct lowe
     t->issued = issued;
     t->block = -1;
     t->command = memory_alloc(l->count * (int64_t)sizeof *t->command);
-    t->alone = memory_alloc(l->count * (int64_t)sizeof *t->alone);
-    if (!t->command || !t->alone)
+    t->single = memory_alloc(l->count * (int64_t)sizeof *t->single);
+    if (!t->command || !t->single)
         return ERR_MEMORY;
     t->count = l->count;
     for (int64_t begin = 0, end; begin < l->count; begin = end) {
         for (end = begin + 1; end < l->count && l->list[end].node == l->list[begin].node; end++)
             ;
-        describe(&t->command[begin], &l->list[begin], end - begin, e->products);
+        timing_describe(&t->command[begin], &l->list[begin], end - begin, e->products);
     }
     for (int64_t i = 0; i < l->count; i++)
-        TRY(device_prepare(e->device, &issued[i], 1, &t->alone[i]));
+        TRY(device_prepare(e->device, &issued[i], 1, &t->single[i]));
     return OK;
 }
 
@@ -87,14 +87,14 @@ void timing_close(struct timing *t, struct device *device)
     if (!t)
         return;
     for (int64_t i = 0; i < t->count; i++)
-        device_discard(device, t->alone[i]);
+        device_discard(device, t->single[i]);
     for (int64_t i = 0; i < t->bare_count && t->bare; i++)
         device_discard(device, t->bare[i]);
     if (t->block >= 0)
         device_release(device, t->block);
     memory_free(t->command);
     memory_free(t->issued);
-    memory_free(t->alone);
+    memory_free(t->single);
     memory_free(t->bare);
     memory_free(t->bare_of);
     memory_free(t);
@@ -107,7 +107,7 @@ void timing_clear(struct timing *t)
 }
 
 /* Waits for all that was enqueued. */
-static enum status wait(struct engine *e)
+static enum status timing_wait(struct engine *e)
 {
     int32_t word;
     struct operand inputs = {e->blocks[e->life_block[LIFE_INPUTS]].block, 0};
@@ -118,20 +118,20 @@ static enum status run_alone(struct engine *e, struct prepared *list, double *se
 {
     double begin = clock_seconds();
     TRY(device_run(e->device, list));
-    TRY(wait(e));
+    TRY(timing_wait(e));
     *seconds += clock_seconds() - begin;
     return OK;
 }
 
 enum status timing_run(struct timing *t, struct engine *e)
 {
-    TRY(wait(e));
+    TRY(timing_wait(e));
     for (int64_t i = 0; i < t->count; i++)
-        TRY(run_alone(e, t->alone[i], &t->command[i].seconds));
+        TRY(run_alone(e, t->single[i], &t->command[i].seconds));
     return OK;
 }
 
-/* --- matmuls alone ------------------------------------------------------------------------------------------------------ */
+/* --- only matmuls ------------------------------------------------------------------------------------------------------- */
 
 struct list { /* of the bare list's commands, while it is made */
     struct timing *t;
@@ -140,7 +140,7 @@ struct list { /* of the bare list's commands, while it is made */
     int64_t offset[GEMM_OPERANDS], bytes; /* of the block for products without operands */
 };
 
-static enum status add(struct list *list, const struct command *command, int64_t of)
+static enum status timing_add(struct list *list, const struct command *command, int64_t of)
 {
     struct timing *t = list->t;
     TRY(memory_grow(&list->commands, &list->capacity, t->bare_count + 1, (int64_t)sizeof *list->commands));
@@ -168,7 +168,7 @@ static int64_t or_keys(int64_t size, int64_t keys)
 }
 
 /* The keys are known now: sizes that depend on them become numbers, and their FLOPs count. */
-static void settle(struct engine *e, struct timing_command *c)
+static void timing_settle(struct engine *e, struct timing_command *c)
 {
     int64_t keys = c->products ? mean_keys(e, c) : 0;
     for (int i = 0; i < c->products; i++) {
@@ -181,7 +181,7 @@ static void settle(struct engine *e, struct timing_command *c)
 }
 
 /* A product's next piece: all of it, or so many of its rows. */
-static struct gemm piece_of(const struct gemm *g, int64_t from, int threads)
+static struct gemm timing_piece_of(const struct gemm *g, int64_t from, int threads)
 {
     struct gemm piece = *g;
     int64_t rows = max((int64_t)ROWS * threads, divide_up(g->m, PIECES_MAX));
@@ -211,7 +211,7 @@ static void place_operands(struct list *list)
 }
 
 /* Ordinary numbers: zeros may be quicker to multiply. The same bytes are small numbers as float32 and in 16 bits. */
-static enum status fill(const struct list *list, struct device *device)
+static enum status timing_fill(const struct list *list, struct device *device)
 {
     enum { SOME = 4096 };
     int32_t numbers[SOME];
@@ -223,15 +223,15 @@ static enum status fill(const struct list *list, struct device *device)
     return OK;
 }
 
-static enum status add_pieces(struct list *list, const struct gemm *g, int threads, int64_t of)
+static enum status timing_add_pieces(struct list *list, const struct gemm *g, int threads, int64_t of)
 {
     struct command command = {.kind = COMMAND_GEMM};
     for (int i = 0; i < OPERANDS; i++)
         command.operand[i] =
             (struct operand){i < GEMM_OPERANDS && i != GEMM_BIAS ? list->t->block : -1, i < GEMM_OPERANDS ? list->offset[i] : 0};
     for (int64_t from = 0; from < g->m; from += command.gemm.m) {
-        command.gemm = piece_of(g, from, threads);
-        TRY(add(list, &command, of));
+        command.gemm = timing_piece_of(g, from, threads);
+        TRY(timing_add(list, &command, of));
     }
     return OK;
 }
@@ -243,20 +243,20 @@ static enum status make_list(struct list *list, struct engine *e)
     device_info(e->device, &info);
     int threads = info.threads > 1 ? info.threads : 1;
     for (int64_t i = 0; i < t->count; i++) {
-        settle(e, &t->command[i]);
+        timing_settle(e, &t->command[i]);
         for (int k = 0; k < t->command[i].products; k++) {
-            struct gemm piece = piece_of(&t->command[i].product[k], 0, threads);
+            struct gemm piece = timing_piece_of(&t->command[i].product[k], 0, threads);
             TRY(measure_room(list, e->device, &piece));
         }
     }
     place_operands(list);
     TRY(device_alloc(e->device, list->bytes, &t->block));
-    TRY(fill(list, e->device));
+    TRY(timing_fill(list, e->device));
     for (int64_t i = 0; i < t->count; i++) {
         if (t->issued[i].kind == COMMAND_GEMM)
-            TRY(add(list, &t->issued[i], i));
+            TRY(timing_add(list, &t->issued[i], i));
         for (int k = 0; k < t->command[i].products; k++)
-            TRY(add_pieces(list, &t->command[i].product[k], threads, i));
+            TRY(timing_add_pieces(list, &t->command[i].product[k], threads, i));
     }
     return OK;
 }
@@ -283,7 +283,7 @@ enum status timing_bare(struct engine *e, int64_t index)
         memory_free(list.commands);
         TRY(status);
     }
-    TRY(wait(e));
+    TRY(timing_wait(e));
     for (int64_t i = 0; i < t->bare_count; i++)
         TRY(run_alone(e, t->bare[i], &t->command[t->bare_of[i]].bare_seconds));
     return OK;

@@ -1,4 +1,4 @@
-/* The times of a program's commands, and of its matmuls alone: what the program takes beside what it cannot do without.
+/* The times of a program's commands, and of only its matmuls: what the program takes compared with what it cannot do without.
  *
  *     engine.products = … → engine_prepare → { engine.timed = true, engine_run …, timing_bare } → timing->command
  *
@@ -34,7 +34,7 @@ struct timing {
     int64_t count;                  /* of the program's commands */
     struct timing_command *command; /* what is known of each */
     struct command *issued;         /* what the device got for it */
-    struct prepared **alone;        /* and as a list of its own */
+    struct prepared **single;       /* and as a list of its own */
     struct prepared **bare;         /* lists of one matmul each; NULL before the first timing_bare */
     int64_t *bare_of;               /* the command that each belongs to */
     int64_t bare_count, bare_capacity;
@@ -49,7 +49,7 @@ enum status timing_open(struct timing **out, struct engine *e, const struct lowe
 void timing_close(struct timing *t, struct device *device); /* NULL is fine */
 enum status timing_run(struct timing *t, struct engine *e);
 
-/* Runs the matmuls of a program alone. The program must have been run before: its last inputs say which keys a query sees. */
+/* Runs only the matmuls of a program. The program must have been run before: its last inputs say which keys a query sees. */
 enum status timing_bare(struct engine *e, int64_t index);
 
 /* Sets all seconds to 0. */

@@ -23,7 +23,7 @@ static enum status read_texts(const struct gguf *file, const char *key, struct a
     return OK;
 }
 
-static enum status read_name(const struct gguf *file, const char *key, struct arena *arena, const char **out)
+static enum status gguf_tokenizer_read_name(const struct gguf *file, const char *key, struct arena *arena, const char **out)
 {
     struct gguf_text text = {0};
     TRY(gguf_get_text(file, key, &text));
@@ -61,8 +61,8 @@ static enum status read_lists(struct tokenizer_lists *w, const struct gguf *file
 
 static enum status read_words(struct tokenizer_lists *w, const struct gguf *file, struct arena *arena, const char *path)
 {
-    TRY(read_name(file, KEY("model"), arena, &w->model));
-    TRY(read_name(file, KEY("pre"), arena, &w->pre));
+    TRY(gguf_tokenizer_read_name(file, KEY("model"), arena, &w->model));
+    TRY(gguf_tokenizer_read_name(file, KEY("pre"), arena, &w->pre));
     if (!w->model)
         return fail(ERR_FORMAT, "%s: has no tokenizer: give the first file of a whole model, not an adapter or a later part",
                     path);

@@ -11,11 +11,10 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/number.h"
-#include "train/checkpoint.h"
+#include "state/checkpoint.h"
+#include "state/disk_budget.h"
 #include "train/metrics.h"
-#include "train/place.h"
-#include "train/space.h"
-#include "train/trace.h"
+#include "train/nan_trace.h"
 
 /* A step of AdamW or Lion moves every weight by about the learning rate, and few weights are larger than this. */
 static const double RATE_USUAL_MAX = 0.1;
@@ -30,11 +29,11 @@ struct run {
     run_listener *listener;
     void *context;
     struct run_result *result;
-    struct sequence *sequences; /* of a step */
-    enum trace_fault *faults;   /* of these */
+    struct sequence *sequences;   /* of a step */
+    enum nan_trace_fault *faults; /* of these */
     struct metrics metrics;
     double start;
-    struct trainer_step last;
+    struct step last;
     double seconds[RATE_STEPS]; /* of the last steps, and their tokens */
     int64_t tokens[RATE_STEPS];
     int64_t steps_here;
@@ -49,14 +48,14 @@ struct run {
 /* Rank 0 writes, and answers prompts; the others write nothing. */
 static bool writes(const struct run *r)
 {
-    return group_rank(r->t->group) == 0;
+    return group_rank(r->t->build.group) == 0;
 }
 
 /* A request to stop, on any rank, holds for all of them. */
 static enum status agree_to_stop(struct run *r)
 {
     double asked = r->asked;
-    TRY(group_sum(r->t->group, &asked, 1));
+    TRY(group_sum(r->t->build.group, &asked, 1));
     r->stopped |= asked > 0;
     return OK;
 }
@@ -73,15 +72,15 @@ static double recent_rate(const struct run *r)
     return seconds > 0 ? tokens / seconds : 0;
 }
 
-static void tell(struct run *r, struct run_event event)
+static void loop_tell(struct run *r, struct run_event event)
 {
     event.seconds = clock_seconds() - r->start;
     event.tokens_per_second = recent_rate(r);
     event.last = r->steps_here ? &r->last : NULL;
-    event.under_way = r->t->queue.ahead;
+    event.in_flight = r->t->stepper.queue.ahead;
     if (r->listener && !r->listener(r->context, &event))
         r->asked = true;
-    r->stopped |= r->asked && !r->t->group;
+    r->stopped |= r->asked && !r->t->build.group;
 }
 
 /* If a call failed in this way, adds what can be done to its message. */
@@ -93,37 +92,38 @@ static enum status advise(enum status status, enum status failure, const char *w
 }
 
 /* Before anything is saved: whether the output is still this run's, and the name of a checkpoint (or NULL) is free. */
-static enum status check_output(const struct run *r, const char *checkpoint)
+static enum status loop_check_output(const struct run *r, const char *checkpoint)
 {
     const struct trainer *t = r->t;
-    enum status status = output_check(&t->output);
+    enum status status = output_check(&t->place.output);
     if (status == OK && checkpoint && writes(r))
-        status = checkpoint_clear(t, t->options->output_dir, checkpoint);
-    return group_agree(t->group, status);
+        status = checkpoint_clear(&t->snap, t->job.options->output_dir, checkpoint);
+    return group_agree(t->build.group, status);
 }
 
-static enum status save(struct run *r)
+static enum status loop_save(struct run *r)
 {
     struct trainer *t = r->t;
-    const char *path = checkpoint_path(&t->arena, t->options->output_dir, t->place.step);
+    const char *path = checkpoint_path(&t->snap.arena, t->job.options->output_dir, t->snap.state.step);
     if (!path)
         return ERR_MEMORY;
-    tell(r, (struct run_event){.kind = RUN_WAIT, .activity = "saving"});
-    TRY(check_output(r, path));
-    TRY(advise(checkpoint_save(t, path), ERR_IO, checkpoint_after(t, r->result->checkpoint)));
+    loop_tell(r, (struct run_event){.kind = RUN_WAIT, .activity = "saving"});
+    TRY(loop_check_output(r, path));
+    TRY(advise(trainer_save_state(t, path), ERR_IO, checkpoint_after(&t->snap, r->result->checkpoint)));
     r->result->checkpoint = path;
     if (!writes(r))
         return OK;
-    TRY(checkpoint_thin(t, t->options->output_dir, t->options->save_total_limit));
-    tell(r, (struct run_event){.kind = RUN_SAVE, .path = path});
+    TRY(checkpoint_thin(&t->snap, t->job.options->output_dir, t->job.options->save_total_limit));
+    loop_tell(r, (struct run_event){.kind = RUN_SAVE, .path = path});
     return OK;
 }
 
 static bool wait_for_token(void *context)
 {
     struct run *r = context;
-    tell(r, (struct run_event){
-                .kind = RUN_WAIT, .activity = "sampling", .done = r->sample_tokens++, .total = r->t->options->sample_length});
+    loop_tell(
+        r, (struct run_event){
+               .kind = RUN_WAIT, .activity = "sampling", .done = r->sample_tokens++, .total = r->t->job.options->sample_length});
     return !r->stopped;
 }
 
@@ -131,7 +131,7 @@ static bool wait_for_batch(void *context, int64_t done, int64_t batches, int64_t
 {
     struct run *r = context;
     (void)tokens, (void)seconds;
-    tell(r, (struct run_event){.kind = RUN_WAIT, .activity = "validating", .done = done, .total = batches});
+    loop_tell(r, (struct run_event){.kind = RUN_WAIT, .activity = "validating", .done = done, .total = batches});
     return !r->stopped;
 }
 
@@ -140,19 +140,19 @@ static bool wait_for_batch(void *context, int64_t done, int64_t batches, int64_t
 /* Whether enough validations in a row brought nothing. */
 static bool is_stale(const struct trainer *t)
 {
-    return t->options->early_stopping_patience && t->place.stale_evals >= t->options->early_stopping_patience;
+    return t->job.options->early_stopping_patience && t->snap.state.stale_evals >= t->job.options->early_stopping_patience;
 }
 
 static bool has_ended(const struct trainer *t)
 {
-    return t->place.step >= t->steps || is_stale(t);
+    return t->snap.state.step >= t->rows.steps || is_stale(t);
 }
 
 /* As transformers' EarlyStoppingCallback: the loss must be lower than the lowest before it by more than the threshold. */
 static void count_stale(struct trainer *t, double loss)
 {
-    struct trainer_place *p = &t->place;
-    bool better = isnan(p->best_loss) || p->best_loss - loss > t->options->early_stopping_threshold;
+    struct run_state *p = &t->snap.state;
+    bool better = isnan(p->best_loss) || p->best_loss - loss > t->job.options->early_stopping_threshold;
     p->stale_evals = better ? 0 : p->stale_evals + 1;
 }
 
@@ -161,59 +161,60 @@ static enum status validate(struct run *r, bool *best)
 {
     struct trainer *t = r->t;
     double start = clock_seconds(), loss;
-    t->place.eval_due = true;
+    t->snap.state.eval_due = true;
     if (r->stopped)
         return OK;
-    if (!wait_for_batch(r, 0, t->evaluation.count, 0, 0))
+    if (!wait_for_batch(r, 0, t->build.evaluation.count, 0, 0))
         return OK;
-    enum status status = eval_run(&t->evaluation, &t->session, wait_for_batch, r, &loss);
+    enum status status = eval_run(&t->build.evaluation, &t->build.session, wait_for_batch, r, &loss);
     if (r->stopped)
         return OK;
     TRY(status);
-    t->place.eval_due = false;
-    t->place.eval_loss = loss;
-    if (isnan(t->place.first_eval_loss))
-        t->place.first_eval_loss = loss;
+    t->snap.state.eval_due = false;
+    t->snap.state.eval_loss = loss;
+    if (isnan(t->snap.state.first_eval_loss))
+        t->snap.state.first_eval_loss = loss;
     count_stale(t, loss);
-    *best = t->place.step > 0 && !(loss >= t->place.best_loss);
-    if (*best || t->place.step == 0) {
-        t->place.best_loss = loss;
-        t->place.best_step = t->place.step;
+    *best = t->snap.state.step > 0 && !(loss >= t->snap.state.best_loss);
+    if (*best || t->snap.state.step == 0) {
+        t->snap.state.best_loss = loss;
+        t->snap.state.best_step = t->snap.state.step;
     }
     metrics_eval(&r->metrics, loss, clock_seconds() - start);
-    tell(r, (struct run_event){.kind = RUN_EVAL, .eval_loss = loss, .best = *best});
+    loop_tell(r, (struct run_event){.kind = RUN_EVAL, .eval_loss = loss, .best = *best});
     return OK;
 }
 
 static enum status make_sample(struct run *r, int64_t i, struct sample *sample)
 {
-    struct samples *s = &r->t->samples;
+    const struct samples *s = &r->t->job.samples;
+    const struct sample_answers *a = &r->t->answers;
     sample->prompt = s->prompt[i];
     TRY(buffer_append(&sample->answer, "", 0)); /* which may have no token */
     r->sample_tokens = 0;
     if (!wait_for_token(r))
         return OK;
     double start = clock_seconds();
-    enum status status = s->make(s->maker, sample, wait_for_token, r);
+    enum status status = a->make(a->maker, sample, wait_for_token, r);
     sample->seconds = clock_seconds() - start;
     if (status == ERR_STOPPED || status == ERR_MEMORY)
         return status == ERR_STOPPED && r->stopped ? OK : status;
     if (status != OK) {
-        log_message(LOG_WARNING, "step %lld: the prompt \"%.60s\" cannot be answered: %s", (long long)r->t->place.step,
+        log_message(LOG_WARNING, "step %lld: the prompt \"%.60s\" cannot be answered: %s", (long long)r->t->snap.state.step,
                     sample->prompt, status_message());
         return OK;
     }
     metrics_sample(&r->metrics, i + 1, sample);
-    tell(r, (struct run_event){.kind = RUN_SAMPLE, .sample = sample});
+    loop_tell(r, (struct run_event){.kind = RUN_SAMPLE, .sample = sample});
     return OK;
 }
 
 /* An answer that is stopped has no result. */
 static enum status answer_prompts(struct run *r)
 {
-    struct samples *s = &r->t->samples;
-    bool answers = writes(r) || r->t->session.engine.gather.wanted; /* with weights that are gathered, all ranks compute */
-    for (int64_t i = 0; s->make && answers && i < s->count && !r->stopped; i++) {
+    const struct samples *s = &r->t->job.samples;
+    bool answers = writes(r) || r->t->build.session.engine.gather.wanted; /* with weights that are gathered, all ranks compute */
+    for (int64_t i = 0; r->t->answers.make && answers && i < s->count && !r->stopped; i++) {
         struct sample sample = {0};
         enum status status = make_sample(r, i, &sample);
         buffer_free(&sample.answer);
@@ -227,13 +228,13 @@ static enum status answer_prompts(struct run *r)
 /* The loss of guessing every token, or that of the first step: what a model must not exceed by far. */
 static double worst_guess(const struct trainer *t)
 {
-    return fmax(log((double)t->session.model.config.vocabulary), t->place.first_loss);
+    return fmax(log((double)t->build.session.model.config.vocabulary), t->snap.state.first_loss);
 }
 
 /* What is wrong with the last step, as a sentence. */
 static enum status tell_finding(const struct run *r, struct buffer *text)
 {
-    const struct trainer_step *s = &r->last;
+    const struct step *s = &r->last;
     long long step = (long long)s->step;
     switch (r->found) {
     case GUARD_FINE: break;
@@ -259,17 +260,17 @@ static enum status tell_finding(const struct run *r, struct buffer *text)
 
 static enum status name_row(const struct trainer *t, struct buffer *text, const char *before, int64_t row)
 {
-    return buffer_format(text, "%s%s:%lld", before, data_file_of(&t->data, row), (long long)t->data.rows[row].line);
+    return buffer_format(text, "%s%s:%lld", before, data_file_of(&t->rows.data, row), (long long)t->rows.data.rows[row].line);
 }
 
 /* Sets the run's sequences to those of a step, counted from 0; also the rows that they are. */
-static enum status read_rows(struct run *r, int64_t step, const int64_t **rows, int64_t *count)
+static enum status loop_read_rows(struct run *r, int64_t step, const int64_t **rows, int64_t *count)
 {
     struct trainer *t = r->t;
-    TRY(sampler_step(&t->sampler, step, rows, count));
+    TRY(sampler_step(&t->rows.sampler, step, rows, count));
     for (int64_t i = 0; i < *count; i++) {
-        TRY(data_use(&t->data, (*rows)[i]));
-        r->sequences[i] = batch_sequence(&t->data, (*rows)[i], i);
+        TRY(data_use(&t->rows.data, (*rows)[i]));
+        r->sequences[i] = batch_sequence(&t->rows.data, (*rows)[i], i);
     }
     return OK;
 }
@@ -281,13 +282,13 @@ static enum status name_faults(struct run *r, struct buffer *text, int64_t *name
     const int64_t *rows;
     int64_t count;
     *named = 0;
-    TRY(read_rows(r, r->last.step - 1, &rows, &count));
-    TRY(trace_step(r->t, r->last.step, r->sequences, count, r->faults));
+    TRY(loop_read_rows(r, r->last.step - 1, &rows, &count));
+    TRY(nan_trace_step(&r->t->stepper, r->last.step, r->sequences, count, r->faults));
     for (int64_t i = 0; i < count; i++) {
-        if (r->faults[i] == TRACE_NONE || (*named)++ >= ROWS_NAMED)
+        if (r->faults[i] == NAN_TRACE_NONE || (*named)++ >= ROWS_NAMED)
             continue;
         TRY(name_row(t, text, *named == 1 ? ". At fault: " : ", ", rows[i]));
-        TRY(buffer_format(text, " (its %s)", r->faults[i] == TRACE_LOSS ? "loss" : "gradient"));
+        TRY(buffer_format(text, " (its %s)", r->faults[i] == NAN_TRACE_LOSS ? "loss" : "gradient"));
     }
     return *named > ROWS_NAMED ? buffer_format(text, " and %lld more", (long long)(*named - ROWS_NAMED)) : OK;
 }
@@ -303,7 +304,7 @@ static enum status name_rows(struct run *r, struct buffer *text)
             return OK;
         TRY(buffer_format(text, ". No row is at fault by itself"));
     }
-    TRY(sampler_step(&t->sampler, r->last.step - 1, &rows, &count));
+    TRY(sampler_step(&t->rows.sampler, r->last.step - 1, &rows, &count));
     for (int64_t i = 0; i < count && i < ROWS_NAMED; i++)
         TRY(name_row(t, text, i ? ", " : ". Its rows: ", rows[i]));
     if (count > ROWS_NAMED)
@@ -319,50 +320,49 @@ static enum status name_rows(struct run *r, struct buffer *text)
 static enum status warn(struct run *r)
 {
     struct buffer text = {0};
-    struct trainer_place *place = &r->t->place;
-    bool said = (r->found == GUARD_DEAD || r->found == GUARD_WORSE) && place->bad_in_row > 1;
-    int64_t told = said ? 0 : r->found == GUARD_NOT_FINITE ? place->skipped : ++place->warnings; /* each has its own limit */
-    if (said || told > WARNINGS_MAX)
+    struct run_state *state = &r->t->snap.state;
+    bool said = (r->found == GUARD_DEAD || r->found == GUARD_WORSE) && state->bad_in_row > 1;
+    int64_t count = said ? 0 : r->found == GUARD_NOT_FINITE ? state->skipped : ++state->warnings; /* each has its own limit */
+    if (said || count > WARNINGS_MAX)
         return OK;
     enum status status = tell_finding(r, &text);
     if (status == OK)
         status = name_rows(r, &text);
     if (status == OK)
-        log_message(LOG_WARNING, "%s%s", text.data,
-                    told == WARNINGS_MAX ? ". More such steps are told in metrics.jsonl alone" : "");
+        log_message(LOG_WARNING, "%s%s", text.data, count == WARNINGS_MAX ? ". metrics.jsonl has the others" : "");
     buffer_free(&text);
     return status;
 }
 
 /* Has the guard look at the last step. Steps that are not finite may be the fault of weights, which ends the run at once; too
  * many bad ones in a row end it too. */
-static enum status look(struct run *r)
+static enum status loop_look(struct run *r)
 {
     struct trainer *t = r->t;
-    const struct trainer_step *s = &r->last;
+    const struct step *s = &r->last;
     if (s->idle) {
         r->found = GUARD_FINE;
         metrics_step(&r->metrics, s, NULL);
         return OK;
     }
-    if (isnan(t->place.first_loss) && isfinite(s->loss))
-        t->place.first_loss = s->loss;
+    if (isnan(t->snap.state.first_loss) && isfinite(s->loss))
+        t->snap.state.first_loss = s->loss;
     struct guard_step seen = {.loss = s->loss, .norm = s->norm, .applied = s->applied, .guess = worst_guess(t)};
-    r->found = guard_look(&t->place.guard, &seen, &r->deviations);
-    t->place.bad_in_row = guard_is_bad(r->found) ? t->place.bad_in_row + 1 : 0;
+    r->found = guard_look(&t->snap.state.guard, &seen, &r->deviations);
+    t->snap.state.bad_in_row = guard_is_bad(r->found) ? t->snap.state.bad_in_row + 1 : 0;
     metrics_step(&r->metrics, s, guard_name(r->found));
     if (!r->found)
         return OK;
-    if (r->found == GUARD_NOT_FINITE && t->place.bad_in_row == 1)
-        TRY(trace_weights(t, &r->base_is_finite));
+    if (r->found == GUARD_NOT_FINITE && t->snap.state.bad_in_row == 1)
+        TRY(nan_trace_weights(&t->stepper, &r->base_is_finite));
     TRY(warn(r));
-    if (t->place.bad_in_row < t->options->max_bad_steps)
+    if (t->snap.state.bad_in_row < t->job.options->max_bad_steps)
         return OK;
     return fail(ERR_DATA,
                 "%lld steps in a row were bad, the last one: %s (--max-bad-steps). Lower --learning-rate%s, or look at the rows "
                 "that the warnings name",
-                (long long)t->place.bad_in_row, guard_name(r->found),
-                t->session.run == RUN_FLOAT32 ? "" : ", use --dtype float32 if the weights are too large for this type");
+                (long long)t->snap.state.bad_in_row, guard_name(r->found),
+                t->build.session.run == RUN_FLOAT32 ? "" : ", use --dtype float32 if the weights are too large for this type");
 }
 
 static enum status queue_step(struct run *r)
@@ -370,15 +370,15 @@ static enum status queue_step(struct run *r)
     struct trainer *t = r->t;
     const int64_t *rows;
     int64_t count;
-    TRY(read_rows(r, t->place.step + t->queue.ahead, &rows, &count));
-    return trainer_queue(t, r->sequences, count, -1);
+    TRY(loop_read_rows(r, t->snap.state.step + t->stepper.queue.ahead, &rows, &count));
+    return stepper_queue(&t->stepper, r->sequences, count, -1);
 }
 
 static enum status report_step(struct run *r)
 {
     struct trainer *t = r->t;
-    t->queue.asks_stop = r->asked;
-    TRY(trainer_report(t, &r->last));
+    t->stepper.queue.asks_stop = r->asked;
+    TRY(stepper_report(&t->stepper, &r->last));
     r->stopped |= r->last.stops;
     r->seconds[r->steps_here % RATE_STEPS] = r->last.seconds;
     r->tokens[r->steps_here++ % RATE_STEPS] = r->last.tokens;
@@ -386,8 +386,8 @@ static enum status report_step(struct run *r)
         r->result->loss = r->last.loss;
     r->result->tokens += r->last.tokens;
     r->result->targets += r->last.targets;
-    TRY(look(r));
-    tell(r, (struct run_event){.kind = RUN_STEP});
+    TRY(loop_look(r));
+    loop_tell(r, (struct run_event){.kind = RUN_STEP});
     return OK;
 }
 
@@ -400,7 +400,7 @@ static bool due(int64_t step, int64_t every, int64_t last)
  * many of those end the run. */
 static bool may_wait(const struct run *r)
 {
-    return r->t->session.device->class->asynchronous && !r->t->place.bad_in_row && !r->stopped;
+    return r->t->build.session.device->class->asynchronous && !r->t->snap.state.bad_in_row && !r->stopped;
 }
 
 /* Steps are reported one step late, so that the device always has the next one, but in order and before anything that depends on
@@ -408,33 +408,33 @@ static bool may_wait(const struct run *r)
 static enum status all_steps(struct run *r)
 {
     struct trainer *t = r->t;
-    const struct options *o = t->options;
-    bool best = false, begins = t->place.step == 0, resumes_due = !begins && t->place.eval_due;
+    const struct options *o = t->job.options;
+    bool best = false, begins = t->snap.state.step == 0, resumes_due = !begins && t->snap.state.eval_due;
     bool looks = (begins && o->eval_on_start) || resumes_due;
-    if (t->eval_data.row_count && looks)
+    if (t->rows.eval_data.row_count && looks)
         TRY(validate(r, &best));
     if (looks)
         TRY(answer_prompts(r));
     if (looks)
         TRY(agree_to_stop(r));
-    if (resumes_due && !t->place.eval_due) /* the checkpoint gets the result too */
-        TRY(save(r));
+    if (resumes_due && !t->snap.state.eval_due) /* the checkpoint gets the result too */
+        TRY(loop_save(r));
     while (!has_ended(t) && !r->stopped) {
         best = false;
         TRY(queue_step(r));
-        int64_t step = t->place.step + t->queue.ahead;
-        bool looks_now = (t->eval_data.row_count || t->samples.count) && due(step, o->eval_steps, t->steps);
-        bool saves = due(step, o->save_steps, t->steps), exchanges = sync_due(t, step);
-        while (t->queue.ahead > (!looks_now && !saves && !exchanges && may_wait(r)))
+        int64_t step = t->snap.state.step + t->stepper.queue.ahead;
+        bool looks_now = (t->rows.eval_data.row_count || t->job.samples.count) && due(step, o->eval_steps, t->rows.steps);
+        bool saves = due(step, o->save_steps, t->rows.steps), exchanges = diloco_due(&t->stepper, step);
+        while (t->stepper.queue.ahead > (!looks_now && !saves && !exchanges && may_wait(r)))
             TRY(report_step(r));
         if (exchanges)
-            TRY(sync_exchange(t));
-        if (looks_now && t->eval_data.row_count)
+            TRY(diloco_exchange(&t->stepper));
+        if (looks_now && t->rows.eval_data.row_count)
             TRY(validate(r, &best));
         TRY(looks_now ? answer_prompts(r) : OK);
         TRY(looks_now ? agree_to_stop(r) : OK);
         if (best || r->stopped || saves || has_ended(t))
-            TRY(save(r));
+            TRY(loop_save(r));
     }
     return OK;
 }
@@ -444,7 +444,7 @@ static enum status all_steps(struct run *r)
 /* *path is NULL if it is not there. */
 static enum status find_best(struct trainer *t, const char **path)
 {
-    return checkpoint_of_step(t, t->options->output_dir, t->place.best_step, path);
+    return checkpoint_of_step(&t->snap, t->job.options->output_dir, t->snap.state.best_step, path);
 }
 
 static enum status check_best(struct trainer *t, const char **path)
@@ -455,68 +455,68 @@ static enum status check_best(struct trainer *t, const char **path)
 
 static enum status lost_best(const struct trainer *t)
 {
-    return fail(ERR_IO, "%s/checkpoint-%lld, which has the lowest validation loss, is gone" WITHOUT_BEST, t->options->output_dir,
-                (long long)t->place.best_step);
+    return fail(ERR_IO, "%s/checkpoint-%lld, which has the lowest validation loss, is gone" WITHOUT_BEST,
+                t->job.options->output_dir, (long long)t->snap.state.best_step);
 }
 
-/* Before the first step of a run that resumes: a result that cannot be made is told now. A checkpoint that was resumed from
+/* Before the first step of a run that resumes: a result that cannot be made is reported now. A checkpoint that was resumed from
  * elsewhere, and is the best so far, is saved here too. */
 static enum status keep_best(struct run *r)
 {
     struct trainer *t = r->t;
     const char *path = NULL;
-    if (!t->options->load_best_model_at_end || !t->place.best_step)
+    if (!t->job.options->load_best_model_at_end || !t->snap.state.best_step)
         return OK;
-    TRY(group_agree(t->group, writes(r) ? check_best(t, &path) : OK));
+    TRY(group_agree(t->build.group, writes(r) ? check_best(t, &path) : OK));
     int32_t there = path != NULL;
-    TRY(group_tell(t->group, &there, (int64_t)sizeof there));
+    TRY(group_tell(t->build.group, &there, (int64_t)sizeof there));
     if (there)
         return OK;
-    return t->place.best_step == t->place.step ? save(r) : lost_best(t);
+    return t->snap.state.best_step == t->snap.state.step ? loop_save(r) : lost_best(t);
 }
 
 /* The weights of the last step, or those of the best checkpoint, byte by byte. */
-static enum status save_result(struct run *r)
+static enum status loop_save_result(struct run *r)
 {
     struct trainer *t = r->t;
-    const struct trainer_place *p = &t->place;
-    const char *output = t->options->output_dir, *after = checkpoint_after(t, r->result->checkpoint);
-    bool other = t->options->load_best_model_at_end && p->best_step && p->best_step != p->step;
+    const struct run_state *p = &t->snap.state;
+    const char *output = t->job.options->output_dir, *after = checkpoint_after(&t->snap, r->result->checkpoint);
+    bool other = t->job.options->load_best_model_at_end && p->best_step && p->best_step != p->step;
     r->result->saved_step = other ? p->best_step : p->step;
-    if (t->options->load_best_model_at_end && !p->best_step)
+    if (t->job.options->load_best_model_at_end && !p->best_step)
         log_message(
             LOG_WARNING,
             "--load-best-model-at-end: no validation loss was below %.4f, that of the model as it was: the result is that "
             "of the last step. Lower --learning-rate, or look at the data",
             p->best_loss);
-    TRY(check_output(r, NULL));
+    TRY(loop_check_output(r, NULL));
     if (!other)
-        return advise(checkpoint_save_result(t, output), ERR_IO, after);
+        return advise(checkpoint_save_result(&t->snap, output), ERR_IO, after);
     if (!writes(r))
         return OK;
     const char *path;
     TRY(find_best(t, &path));
     if (!path)
         return lost_best(t);
-    return advise(advise(checkpoint_copy_result(t, path, output), ERR_FORMAT, BEST_DAMAGED), ERR_IO, after);
+    return advise(advise(checkpoint_copy_result(&t->snap, path, output), ERR_FORMAT, BEST_DAMAGED), ERR_IO, after);
 }
 
 /* What the options ask for that this run cannot give, or gives at a price. */
 static void warn_of_options(const struct trainer *t)
 {
-    const struct options *o = t->options;
-    int64_t evals = o->eval_steps ? divide_up(t->steps, o->eval_steps) : 1;
-    if (t->rate_words[0])
-        log_message(LOG_INFO, "learning rate %s", t->rate_words);
+    const struct options *o = t->job.options;
+    int64_t evals = o->eval_steps ? divide_up(t->rows.steps, o->eval_steps) : 1;
+    if (t->job.rate_words[0])
+        log_message(LOG_INFO, "learning rate %s", t->job.rate_words);
     if (o->learning_rate > RATE_USUAL_MAX)
         log_message(
             LOG_WARNING,
             "--learning-rate %g is very high: a step moves every weight by about that much, and usual rates are from 1e-5 "
             "to 1e-3",
             o->learning_rate);
-    if (o->verify_every > t->steps)
+    if (o->verify_every > t->rows.steps)
         log_message(LOG_WARNING, "--verify-every %lld: the run has %lld steps, and none of them will be computed twice",
-                    (long long)o->verify_every, (long long)t->steps);
+                    (long long)o->verify_every, (long long)t->rows.steps);
     if (o->early_stopping_patience >= evals)
         log_message(LOG_WARNING,
                     "--early-stopping-patience %lld: the run validates %lld time%s after its start and cannot end early: lower "
@@ -524,43 +524,43 @@ static void warn_of_options(const struct trainer *t)
                     (long long)o->early_stopping_patience, (long long)evals, evals > 1 ? "s" : "");
 }
 
-static enum status finish(struct run *r)
+static enum status loop_finish(struct run *r)
 {
     struct trainer *t = r->t;
-    if (r->stopped && (!has_ended(t) || t->place.eval_due))
-        return fail(ERR_STOPPED, "stopped after step %lld of %lld%s", (long long)t->place.step, (long long)t->steps,
-                    t->place.eval_due ? ", before its validation" : "");
-    r->result->stopped_early = t->place.step < t->steps;
+    if (r->stopped && (!has_ended(t) || t->snap.state.eval_due))
+        return fail(ERR_STOPPED, "stopped after step %lld of %lld%s", (long long)t->snap.state.step, (long long)t->rows.steps,
+                    t->snap.state.eval_due ? ", before its validation" : "");
+    r->result->stopped_early = t->snap.state.step < t->rows.steps;
     if (r->result->stopped_early)
         log_message(LOG_INFO,
                     "early stopping after step %lld of %lld: --early-stopping-patience %lld is used up; the lowest validation "
                     "loss is %.4f, of step %lld",
-                    (long long)t->place.step, (long long)t->steps, (long long)t->options->early_stopping_patience,
-                    t->place.best_loss, (long long)t->place.best_step);
-    if (t->place.bad_in_row)
+                    (long long)t->snap.state.step, (long long)t->rows.steps, (long long)t->job.options->early_stopping_patience,
+                    t->snap.state.best_loss, (long long)t->snap.state.best_step);
+    if (t->snap.state.bad_in_row)
         log_message(LOG_WARNING,
                     "the run ends with %lld bad steps: its result may be worse than what it began with. Lower --learning-rate",
-                    (long long)t->place.bad_in_row);
-    return save_result(r);
+                    (long long)t->snap.state.bad_in_row);
+    return loop_save_result(r);
 }
 
-static enum status run_steps(struct run *r)
+static enum status loop_run_steps(struct run *r)
 {
     struct trainer *t = r->t;
     TRY(metrics_open(&r->metrics, t));
     warn_of_options(t);
     r->start = clock_seconds();
-    tell(r, (struct run_event){.kind = RUN_START});
+    loop_tell(r, (struct run_event){.kind = RUN_START});
     enum status status = keep_best(r);
     if (status == OK)
         status = all_steps(r);
     r->result->seconds = clock_seconds() - r->start;
     if (status == OK)
-        status = finish(r);
+        status = loop_finish(r);
     char message[STATUS_MESSAGE_SIZE];
     snprintf(message, sizeof message, "%s", status_message());
     if (status != OK)
-        trainer_settle(t); /* which may fail too, and say so */
+        stepper_settle(&t->stepper); /* which may fail too, and say so */
     metrics_end(&r->metrics,
                 status == ERR_STOPPED      ? "stopped"
                 : status != OK             ? "failed"
@@ -572,28 +572,28 @@ static enum status run_steps(struct run *r)
 
 static enum status make_output(struct trainer *t, const char *output)
 {
-    TRY(output_check(&t->output));
-    TRY(place_check_run(t));
-    TRY(space_check(t)); /* what is refused has moved nothing */
-    TRY(t->options->dry_run ? OK : directory_make(output));
-    return file_is_directory(output) ? checkpoint_make_room(t, output, metrics_names) : OK;
+    TRY(output_check(&t->place.output));
+    TRY(t->snap.resume ? run_state_check(&t->snap.state, &t->rows, t->snap.resume) : OK);
+    TRY(disk_budget_check(&t->snap)); /* what is refused has moved nothing */
+    TRY(t->job.options->dry_run ? OK : directory_make(output));
+    return file_is_directory(output) ? checkpoint_make_room(&t->snap, output, output_metrics) : OK;
 }
 
 enum status run_all(struct trainer *t, run_listener *listener, void *context, struct run_result *result)
 {
     struct run r = {.t = t, .listener = listener, .context = context, .result = result};
-    const char *output = t->options->output_dir;
+    const char *output = t->job.options->output_dir;
     *result = (struct run_result){.loss = NAN};
-    r.sequences = arena_array(&t->arena, t->sampler.max_rows, sizeof *r.sequences);
-    r.faults = arena_array(&t->arena, t->sampler.max_rows, sizeof *r.faults);
+    r.sequences = arena_array(&t->snap.arena, t->rows.sampler.max_rows, sizeof *r.sequences);
+    r.faults = arena_array(&t->snap.arena, t->rows.sampler.max_rows, sizeof *r.faults);
     if (!r.sequences || !r.faults)
         return ERR_MEMORY;
-    TRY(group_agree(t->group, writes(&r) ? make_output(t, output) : OK));
-    if (t->options->dry_run) {
+    TRY(group_agree(t->build.group, writes(&r) ? make_output(t, output) : OK));
+    if (t->job.options->dry_run) {
         warn_of_options(t);
         return OK;
     }
-    enum status status = run_steps(&r);
+    enum status status = loop_run_steps(&r);
     metrics_close(&r.metrics);
     return status;
 }

@@ -8,13 +8,13 @@ enum run_event_kind { RUN_START, RUN_STEP, RUN_EVAL, RUN_SAVE, RUN_WAIT, RUN_SAM
 
 struct run_event {
     enum run_event_kind kind;
-    double seconds;                  /* since this run's first step began */
-    double tokens_per_second;        /* over the last steps */
-    const struct trainer_step *last; /* NULL before the first */
+    double seconds;           /* since this run's first step began */
+    double tokens_per_second; /* over the last steps */
+    const struct step *last;  /* NULL before the first */
     double eval_loss;
     bool best;
     const char *path;
-    int64_t under_way;           /* steps enqueued after the last one reported */
+    int64_t in_flight;           /* steps enqueued after the last one reported */
     const struct sample *sample; /* of RUN_SAMPLE */
     const char *activity; /* of RUN_WAIT: "validating" or "sampling", and how many batches or tokens are done; or "saving" */
     int64_t done, total;

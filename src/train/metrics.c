@@ -13,68 +13,27 @@
 #include "base/process.h"
 #include "base/record.h"
 #include "format/tfevents.h"
-#include "train/samples.h"
-#include "train/step.h"
+#include "job/report_to.h"
+#include "job/samples.h"
+#include "state/output.h"
 
-enum { FILE_BYTES_MAX = 1 << 30, LINE_USUAL = 4096 };
+enum { FILE_BYTES_MAX = 1 << 30, LINE_DEFAULT = 4096 };
 
-#define METRICS_FILE "metrics.jsonl"
-#define CSV_FILE "metrics.csv"
-#define EVENTS_DIR "tensorboard"
 #define EVENTS_START "events.out.tfevents."
-
-const char *const metrics_names[] = {METRICS_FILE, CSV_FILE, EVENTS_DIR, RUN_FILE, NULL};
-
-/* --- where to ----------------------------------------------------------------------------------------------------------------
- */
-
-static bool is_word(const char *text, size_t length, enum choice_report_to word)
-{
-    const char *name = options_word(OPTION_report_to, (int)word);
-    return strlen(name) == length && !strncmp(text, name, length);
-}
-
-static bool asks_for(const struct options *o, enum choice_report_to target)
-{
-    for (const char *at = o->report_to; *at; at += strspn(at, ", ")) {
-        size_t length = strcspn(at, ", ");
-        if (is_word(at, length, target) || is_word(at, length, CHOICE_report_to_all))
-            return true;
-        at += length;
-    }
-    return false;
-}
-
-enum status metrics_check(const struct options *o)
-{
-    for (const char *at = o->report_to; *at; at += strspn(at, ", ")) {
-        size_t length = strcspn(at, ", ");
-        bool known = false;
-        for (int word = 0; options_word(OPTION_report_to, word); word++)
-            known |= is_word(at, length, (enum choice_report_to)word);
-        if (!known)
-            return fail(ERR_ARGUMENT,
-                        "--report-to %s: takes none, tensorboard, csv or all, separated by commas. For W&B, MLflow and others "
-                        "see docs/metrics.md: they read what these write",
-                        o->report_to);
-        at += length;
-    }
-    return OK;
-}
 
 /* --- writing -----------------------------------------------------------------------------------------------------------------
  */
 
 /* Appends the line to a file and clears it. A line that cannot be written is lost, and what was written of it is cut off again.
  * `status`: of making the line. */
-static void flush(struct metrics *m, const char *path, enum status status)
+static void metrics_flush(struct metrics *m, const char *path, enum status status)
 {
     if (!path) { /* a rank that writes nothing */
         m->line.size = 0;
         return;
     }
     if (status == OK)
-        status = output_check(&m->trainer->output); /* not into another run's file */
+        status = output_check(&m->trainer->place.output); /* not into another run's file */
     int64_t before = status == OK ? file_size(path) : -1;
     if (status == OK)
         status = file_append(path, m->line.data, m->line.size);
@@ -87,16 +46,16 @@ static void flush(struct metrics *m, const char *path, enum status status)
 }
 
 /* A line that is made from a record. */
-static void write_record(struct metrics *m, const struct record_field *fields, const void *record)
+static void metrics_write_record(struct metrics *m, const struct record_field *fields, const void *record)
 {
     json_t *tree = record_json(fields, record);
     char *text = json_write(tree, JSON_REAL_PRECISION(9));
-    flush(m, m->path, text ? buffer_format(&m->line, "%s\n", text) : ERR_MEMORY);
+    metrics_flush(m, m->path, text ? buffer_format(&m->line, "%s\n", text) : ERR_MEMORY);
     json_text_free(text);
     json_decref(tree);
 }
 
-static enum status end_step(struct metrics *m, const struct trainer_step *s, const char *guard)
+static enum status end_step(struct metrics *m, const struct step *s, const char *guard)
 {
     if (guard)
         TRY(buffer_format(&m->line, ", \"guard\": \"%s\"", guard));
@@ -108,12 +67,12 @@ static enum status end_step(struct metrics *m, const struct trainer_step *s, con
 static void write_forms(struct metrics *m, const struct metrics_row *row)
 {
     if (m->csv)
-        flush(m, m->csv, metrics_row_csv(row, &m->line));
+        metrics_flush(m, m->csv, metrics_row_csv(row, &m->line));
     if (m->events)
-        flush(m, m->events, metrics_row_event(row, clock_wall(), &m->line));
+        metrics_flush(m, m->events, metrics_row_event(row, clock_wall(), &m->line));
 }
 
-void metrics_step(struct metrics *m, const struct trainer_step *s, const char *guard)
+void metrics_step(struct metrics *m, const struct step *s, const char *guard)
 {
     struct metrics_row row = {
         .step = s->step,
@@ -130,17 +89,18 @@ void metrics_step(struct metrics *m, const struct trainer_step *s, const char *g
     enum status status = metrics_row_json(&row, &m->line);
     if (status == OK)
         status = end_step(m, s, guard);
-    flush(m, m->path, status);
+    metrics_flush(m, m->path, status);
     write_forms(m, &row);
 }
 
 void metrics_eval(struct metrics *m, double loss, double seconds)
 {
-    struct metrics_row row = {.validation = true, .step = m->trainer->place.step, .eval_loss = loss, .eval_seconds = seconds};
+    struct metrics_row row = {
+        .validation = true, .step = m->trainer->snap.state.step, .eval_loss = loss, .eval_seconds = seconds};
     enum status status = metrics_row_json(&row, &m->line);
     if (status == OK)
         status = buffer_format(&m->line, "}\n");
-    flush(m, m->path, status);
+    metrics_flush(m, m->path, status);
     write_forms(m, &row);
 }
 
@@ -165,18 +125,19 @@ static enum status sample_event(struct metrics *m, int64_t number, const struct 
     snprintf(tag, sizeof tag, "samples/%lld", (long long)number);
     enum status status = buffer_format(&text, "**%s**\n\n%s", s->prompt, s->answer.data);
     if (status == OK)
-        status =
-            tfevents_text(&m->line, (struct tfevents_place){clock_wall(), m->trainer->place.step}, tag, text.data, text.size);
+        status = tfevents_text(&m->line, (struct tfevents_place){clock_wall(), m->trainer->snap.state.step}, tag, text.data,
+                               text.size);
     buffer_free(&text);
     return status;
 }
 
 void metrics_sample(struct metrics *m, int64_t number, const struct sample *s)
 {
-    struct sample_line line = {"sample", s->prompt, s->answer.data, m->trainer->place.step, s->new_tokens, s->ended, s->seconds};
-    write_record(m, sample_fields, &line);
+    struct sample_line line = {"sample",      s->prompt, s->answer.data, m->trainer->snap.state.step,
+                               s->new_tokens, s->ended,  s->seconds};
+    metrics_write_record(m, sample_fields, &line);
     if (m->events)
-        flush(m, m->events, sample_event(m, number, s));
+        metrics_flush(m, m->events, sample_event(m, number, s));
 }
 
 struct end {
@@ -208,10 +169,10 @@ void metrics_end(struct metrics *m, const char *how, int64_t result_step, double
     struct end end = {.event = "end",
                       .how = how,
                       .message = message,
-                      .steps = m->trainer->place.step,
+                      .steps = m->trainer->snap.state.step,
                       .result_step = result_step,
                       .seconds = seconds};
-    const struct group *g = m->trainer->group ? m->trainer->session.device->group : NULL;
+    const struct group *g = m->trainer->build.group ? m->trainer->build.session.device->group : NULL;
     if (g) {
         end.communication_seconds = g->counters.seconds + g->counters.share_seconds;
         end.all_reduce_bytes = g->counters.bytes[COLLECTIVE_ALL_REDUCE];
@@ -219,7 +180,7 @@ void metrics_end(struct metrics *m, const char *how, int64_t result_step, double
         end.reduce_scatter_bytes = g->counters.bytes[COLLECTIVE_REDUCE_SCATTER];
         end.reduce_bytes = g->counters.bytes[COLLECTIVE_REDUCE];
     }
-    write_record(m, g ? end_of_ranks_fields : end_fields, &end);
+    metrics_write_record(m, g ? end_of_ranks_fields : end_fields, &end);
 }
 
 /* --- opening -----------------------------------------------------------------------------------------------------------------
@@ -261,32 +222,32 @@ static const struct record_field header_fields[] = {
 static json_t *header_json(const struct trainer *t)
 {
     struct header header = {
-        .event = t->place.step ? "resume" : "start",
-        .model = options_model(t->options),
-        .method = options_word(OPTION_finetuning_type, (int)t->options->finetuning_type),
-        .dtype = session_dtype(&t->session),
-        .device = t->session.device->class->name,
-        .recompute = recompute_name(t->session.tuning.recompute),
-        .resumed_from = t->resume,
-        .from_step = t->place.step,
-        .steps = t->steps,
-        .steps_per_epoch = t->steps_per_epoch,
-        .rows = t->data.row_count,
-        .data_tokens = t->data.tokens,
-        .data_trained_tokens = t->data.trained,
-        .longest_row = t->data.longest,
-        .eval_rows = t->eval_data.row_count,
-        .parameters = t->session.model.parameters,
-        .trainable_parameters = t->optimizer.parameters,
-        .micro_batch_tokens = t->place.slots,
-        .ranks = group_size(t->group),
-        .learning_rate = t->options->learning_rate,
+        .event = t->snap.state.step ? "resume" : "start",
+        .model = options_model(t->job.options),
+        .method = options_word(OPTION_finetuning_type, (int)t->job.options->finetuning_type),
+        .dtype = session_dtype(&t->build.session),
+        .device = t->build.session.device->class->name,
+        .recompute = recompute_name(t->build.session.tuning.recompute),
+        .resumed_from = t->snap.resume,
+        .from_step = t->snap.state.step,
+        .steps = t->rows.steps,
+        .steps_per_epoch = t->rows.steps_per_epoch,
+        .rows = t->rows.data.row_count,
+        .data_tokens = t->rows.data.tokens,
+        .data_trained_tokens = t->rows.data.trained,
+        .longest_row = t->rows.data.longest,
+        .eval_rows = t->rows.eval_data.row_count,
+        .parameters = t->build.session.model.parameters,
+        .trainable_parameters = t->build.optimizer.parameters,
+        .micro_batch_tokens = t->build.slots,
+        .ranks = group_size(t->build.group),
+        .learning_rate = t->job.options->learning_rate,
         .startup_seconds = clock_since_start(),
     };
     return record_json(header_fields, &header);
 }
 
-static enum status write_header(struct metrics *m)
+static enum status metrics_write_header(struct metrics *m)
 {
     json_t *header = header_json(m->trainer);
     char *text = json_write(header, JSON_COMPACT | JSON_REAL_PRECISION(9));
@@ -294,7 +255,7 @@ static enum status write_header(struct metrics *m)
     json_text_free(text);
     json_decref(header);
     TRY(status);
-    flush(m, m->path, OK);
+    metrics_flush(m, m->path, OK);
     return OK;
 }
 
@@ -318,7 +279,7 @@ static enum status keep_line(struct metrics *m, struct kept *kept, const char *l
     const char *event = json_string_value(json_object_get(tree, "event"));
     kept->broken += !good;
     status = OK;
-    if (good && step <= m->trainer->place.step && !(event && !strcmp(event, "end"))) {
+    if (good && step <= m->trainer->snap.state.step && !(event && !strcmp(event, "end"))) {
         status = buffer_append(&kept->lines, line, length);
         if (status == OK)
             status = buffer_append(&kept->lines, "\n", 1);
@@ -352,7 +313,7 @@ static enum status keep_lines(struct metrics *m, struct kept *kept)
 {
     struct buffer old = {0};
     enum status status = OK;
-    if (m->trainer->place.step && file_exists(m->path))
+    if (m->trainer->snap.state.step && file_exists(m->path))
         status = file_read(&old, m->path, FILE_BYTES_MAX);
     kept->unread = status != OK && status != ERR_MEMORY;
     if (kept->unread) {
@@ -371,8 +332,8 @@ static enum status keep_lines(struct metrics *m, struct kept *kept)
  * has what the run did before too. */
 static enum status start_events(struct metrics *m, struct arena *arena, const struct kept *kept)
 {
-    int64_t step = m->trainer->place.step, count, newest = 0;
-    const char **names, *dir = file_join(arena, m->trainer->options->output_dir, EVENTS_DIR);
+    int64_t step = m->trainer->snap.state.step, count, newest = 0;
+    const char **names, *dir = file_join(arena, m->trainer->job.options->output_dir, OUTPUT_EVENTS);
     double now = clock_wall();
     char host[PROCESS_HOST];
     if (!dir)
@@ -383,7 +344,7 @@ static enum status start_events(struct metrics *m, struct arena *arena, const st
         if (!strncmp(names[i], EVENTS_START, strlen(EVENTS_START)))
             newest = max(newest, strtoll(names[i] + strlen(EVENTS_START), NULL, 10));
     process_host(host);
-    m->events = arena_format(&m->trainer->arena, "%s/" EVENTS_START "%010lld.%s.%lld.0", dir,
+    m->events = arena_format(&m->trainer->snap.arena, "%s/" EVENTS_START "%010lld.%s.%lld.0", dir,
                              (long long)max((int64_t)now, newest + 1), host, (long long)process_id());
     if (!m->events)
         return ERR_MEMORY;
@@ -397,16 +358,16 @@ static enum status start_events(struct metrics *m, struct arena *arena, const st
     return OK;
 }
 
-static enum status open_files(struct metrics *m, struct arena *arena, struct kept *kept)
+static enum status metrics_open_files(struct metrics *m, struct arena *arena, struct kept *kept)
 {
-    const struct options *o = m->trainer->options;
-    struct arena *lives = &m->trainer->arena;
-    m->path = file_join(lives, o->output_dir, METRICS_FILE);
-    m->csv = asks_for(o, CHOICE_report_to_csv) ? file_join(lives, o->output_dir, CSV_FILE) : NULL;
-    m->events = asks_for(o, CHOICE_report_to_tensorboard) ? "" : NULL;
-    if (!m->path || (!m->csv && asks_for(o, CHOICE_report_to_csv)))
+    const struct options *o = m->trainer->job.options;
+    struct arena *lives = &m->trainer->snap.arena;
+    m->path = file_join(lives, o->output_dir, OUTPUT_METRICS);
+    m->csv = report_to_has(o, CHOICE_report_to_csv) ? file_join(lives, o->output_dir, OUTPUT_CSV) : NULL;
+    m->events = report_to_has(o, CHOICE_report_to_tensorboard) ? "" : NULL;
+    if (!m->path || (!m->csv && report_to_has(o, CHOICE_report_to_csv)))
         return ERR_MEMORY;
-    TRY(buffer_reserve(&m->line, LINE_USUAL));
+    TRY(buffer_reserve(&m->line, LINE_DEFAULT));
     TRY(keep_lines(m, kept));
     if (!kept->unread)
         TRY(file_replace(m->path, kept->lines.data ? kept->lines.data : "", kept->lines.size));
@@ -414,7 +375,7 @@ static enum status open_files(struct metrics *m, struct arena *arena, struct kep
         TRY(file_replace(m->csv, kept->csv.data, kept->csv.size));
     if (m->events)
         TRY(start_events(m, arena, kept));
-    return write_header(m);
+    return metrics_write_header(m);
 }
 
 enum status metrics_open(struct metrics *m, struct trainer *t)
@@ -422,9 +383,9 @@ enum status metrics_open(struct metrics *m, struct trainer *t)
     struct arena arena = {0};
     struct kept kept = {0};
     *m = (struct metrics){.trainer = t};
-    if (group_rank(t->group))
+    if (group_rank(t->build.group))
         return OK;
-    enum status status = open_files(m, &arena, &kept);
+    enum status status = metrics_open_files(m, &arena, &kept);
     buffer_free(&kept.lines);
     buffer_free(&kept.csv);
     buffer_free(&kept.events);

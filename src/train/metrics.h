@@ -21,18 +21,12 @@ struct metrics {
     int64_t lost;
 };
 
-/* The files and folders of a run's metrics in its output directory; NULL after the last. */
-extern const char *const metrics_names[];
-
-/* What --report-to says: ERR_ARGUMENT if a word of it is unknown. */
-enum status metrics_check(const struct options *options);
-
 /* Keeps what is true up to the step that the run is at, and writes the header. Close it also after a failure. */
 enum status metrics_open(struct metrics *metrics, struct trainer *trainer);
 void metrics_close(struct metrics *metrics);
 
 /* `guard`: what was found in the step (guard.h), or NULL. Allocates nothing. */
-void metrics_step(struct metrics *metrics, const struct trainer_step *step, const char *guard);
+void metrics_step(struct metrics *metrics, const struct step *step, const char *guard);
 void metrics_eval(struct metrics *metrics, double loss, double seconds);
 
 /* The answer to a prompt, of which this is the run's number N, from 1. */

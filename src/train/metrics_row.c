@@ -43,25 +43,27 @@ static const struct column {
 };
 enum { COLUMNS = sizeof columns / sizeof columns[0] };
 
-static bool has(const struct metrics_row *row, const struct column *c)
+static bool metrics_row_has(const struct metrics_row *row, const struct column *c)
 {
     return c->rows & (row->validation ? VALIDATIONS : STEPS);
 }
 
-static double number(const struct metrics_row *row, const struct column *c)
+static double metrics_row_number(const struct metrics_row *row, const struct column *c)
 {
     double x;
     memcpy(&x, (const char *)row + c->offset, sizeof x);
     return x;
 }
 
-static enum status put_number(const struct metrics_row *row, const struct column *c, const char *otherwise, struct buffer *to)
+static enum status metrics_row_put_number(const struct metrics_row *row, const struct column *c, const char *otherwise,
+                                          struct buffer *to)
 {
     int64_t count;
     memcpy(&count, (const char *)row + c->offset, sizeof count);
     if (c->whole)
         return buffer_format(to, "%lld", (long long)count);
-    return isfinite(number(row, c)) ? buffer_format(to, NUMBER_FORMAT, number(row, c)) : buffer_format(to, "%s", otherwise);
+    return isfinite(metrics_row_number(row, c)) ? buffer_format(to, NUMBER_FORMAT, metrics_row_number(row, c))
+                                                : buffer_format(to, "%s", otherwise);
 }
 
 enum status metrics_row_json(const struct metrics_row *row, struct buffer *to)
@@ -69,10 +71,10 @@ enum status metrics_row_json(const struct metrics_row *row, struct buffer *to)
     bool first = !row->validation;
     TRY(buffer_format(to, row->validation ? "{\"event\": \"eval\"" : "{"));
     for (const struct column *c = columns; c < columns + COLUMNS; c++) {
-        if (!has(row, c))
+        if (!metrics_row_has(row, c))
             continue;
         TRY(buffer_format(to, "%s\"%s\": ", first ? "" : ", ", c->key));
-        TRY(put_number(row, c, "null", to));
+        TRY(metrics_row_put_number(row, c, "null", to));
         first = false;
     }
     return OK;
@@ -102,8 +104,8 @@ enum status metrics_csv_header(struct buffer *to)
 enum status metrics_row_csv(const struct metrics_row *row, struct buffer *to)
 {
     for (int i = 0; i < COLUMNS; i++) {
-        if (has(row, &columns[i]))
-            TRY(put_number(row, &columns[i], "", to));
+        if (metrics_row_has(row, &columns[i]))
+            TRY(metrics_row_put_number(row, &columns[i], "", to));
         TRY(buffer_format(to, i + 1 < COLUMNS ? "," : "\n"));
     }
     return OK;
@@ -122,7 +124,7 @@ enum status metrics_row_event(const struct metrics_row *row, double wall_time, s
     struct tfevents_scalar list[COLUMNS];
     int count = 0;
     for (const struct column *c = columns; c < columns + COLUMNS; c++)
-        if (c->tag && has(row, c))
-            list[count++] = (struct tfevents_scalar){c->tag, as_written(number(row, c))};
+        if (c->tag && metrics_row_has(row, c))
+            list[count++] = (struct tfevents_scalar){c->tag, as_written(metrics_row_number(row, c))};
     return tfevents_scalars(to, (struct tfevents_place){wall_time, row->step}, list, count);
 }

@@ -1,44 +1,44 @@
-/* Optimizer steps of a trainer: one that is waited for, and steps that are enqueued and reported later.
+/* Optimizer steps: one that is waited for, and steps that are enqueued and reported later.
  *
  * An enqueued step is all its micro-batches and the optimizer's program, without waiting. Each micro-batch has one copy in, which
  * brings the optimizer's inputs too, and one copy out of its losses; the last also has the optimizer's outputs. At most
  * DEVICE_LATER copies out are in flight; before one more, the oldest is waited for. The device meanwhile runs what was enqueued
  * after it.
  */
-#include "train/step.h"
+#include "train/stepper.h"
 
 #include <math.h>
 
 #include "base/clock.h"
 #include "device/cpu_pace.h"
 #include "train/micro.h"
-#include "train/verify.h"
+#include "train/verify_steps.h"
 
 /* What ranks tell each other of a step: the losses of their sequences, the worst one, and whether to stop. */
-struct told {
+struct rank_report {
     double sum, worst_loss;
     int64_t worst;
     int64_t stops;
 };
 
 /* What is known of the sums' step before it has run. */
-static struct trainer_step describe(const struct trainer *t, double rate)
+static struct step step_describe(const struct stepper *st, double rate)
 {
-    int64_t number = t->place.step + t->queue.ahead + 1;
-    return (struct trainer_step){
+    int64_t number = st->state->step + st->queue.ahead + 1;
+    return (struct step){
         .step = number,
-        .epoch = t->steps_per_epoch ? (double)number / (double)t->steps_per_epoch : 0,
-        .rate = rate < 0 ? schedule_rate(&t->schedule, number) : rate,
-        .tokens = t->sums.tokens,
-        .targets = t->sums.targets,
+        .epoch = st->build->rows->steps_per_epoch ? (double)number / (double)st->build->rows->steps_per_epoch : 0,
+        .rate = rate < 0 ? schedule_rate(&st->schedule, number) : rate,
+        .tokens = st->sums.tokens,
+        .targets = st->sums.targets,
         .worst = -1,
         .worst_loss = NAN,
     };
 }
 
-static struct optimizer_settings settings(const struct trainer *t, double rate)
+static struct optimizer_settings settings(const struct stepper *st, double rate)
 {
-    const struct options *o = t->options;
+    const struct options *o = st->build->job->options;
     return (struct optimizer_settings){
         .learning_rate = rate,
         .beta1 = o->adam_beta1,
@@ -49,87 +49,109 @@ static struct optimizer_settings settings(const struct trainer *t, double rate)
     };
 }
 
-/* What the gradient sums are divided by. Losses that a caller computed (trainer_add_with) may be not finite where their gradients
- * are: 0 skips the step. hone's own losses see to it themselves (ops/linear_cross_entropy.c). */
-static double divisor(const struct trainer *t)
+/* What the gradient sums are divided by. Losses that a caller computed (stepper_add_with) may be not finite where their gradients
+ * are: 0 skips the step. hone's own losses see to it themselves (ops/losses/linear_cross_entropy.c). */
+static double divisor(const struct stepper *st)
 {
-    return isfinite(t->sums.sum) ? t->sums.weight : 0;
+    return isfinite(st->sums.sum) ? st->sums.weight : 0;
 }
 
-/* The step is done: only now does the trainer's place count it. */
-static void finish(struct trainer *t, struct trainer_step *step, double loss, double started, struct optimizer_result result)
+/* The step is done: only now does the run's state count it. */
+static void step_finish(struct stepper *st, struct step *step, double loss, double started, struct optimizer_result result)
 {
     double now = clock_seconds();
     step->loss = loss;
     step->norm = result.norm;
     step->applied = result.applied;
-    step->seconds = now - (started > t->queue.ended ? started : t->queue.ended);
-    t->queue.ended = now;
-    t->place.step = step->step;
-    t->place.tokens += step->tokens;
-    t->place.skipped += !result.applied && !step->idle;
+    step->seconds = now - (started > st->queue.ended ? started : st->queue.ended);
+    st->queue.ended = now;
+    st->state->step = step->step;
+    st->state->tokens += step->tokens;
+    st->state->skipped += !result.applied && !step->idle;
 }
 
-double step_engine_share(const struct trainer_step *step)
+double step_engine_share(const struct step *step)
 {
     return step->engine_seconds > 0 && step->seconds > 0 ? step->engine_seconds / step->seconds : NAN;
 }
 
-enum status trainer_at_rest(const struct trainer *t)
-{
-    return t->queue.ahead ? fail(ERR_ARGUMENT, "step %lld is in flight: wait until the run has reported it",
-                                 (long long)(t->place.step + t->queue.ahead))
-                          : OK;
-}
-
-enum status trainer_step(struct trainer *t, double rate, struct trainer_step *step)
+enum status stepper_step(struct stepper *st, double rate, struct step *step)
 {
     struct optimizer_result result;
-    TRY(trainer_at_rest(t));
-    double sums[] = {t->sums.sum, t->sums.weight, (double)t->sums.tokens, (double)t->sums.targets, (double)t->sums.sequences};
-    TRY(group_sum(t->group, sums, 5));
+    TRY(stepper_at_rest(st));
+    double sums[] = {st->sums.sum, st->sums.weight, (double)st->sums.tokens, (double)st->sums.targets,
+                     (double)st->sums.sequences};
+    TRY(group_sum(st->build->group, sums, 5));
     if (sums[4] < 1)
         return fail(ERR_ARGUMENT, "a step without sequences: nothing was added since the last one");
-    t->sums.sum = sums[0];
-    t->sums.weight = sums[1];
-    t->sums.tokens = (int64_t)sums[2];
-    t->sums.targets = (int64_t)sums[3];
-    *step = describe(t, rate);
-    struct optimizer_settings chosen = settings(t, step->rate);
-    TRY(optimizer_step(&t->optimizer, &t->session, divisor(t), &chosen, &result));
-    step->engine_seconds = cpu_gemm_seconds(t->session.device) - t->sums.gemm_seconds;
-    finish(t, step, t->sums.sum / t->sums.weight, t->sums.started, result);
-    micro_start_over(t);
+    st->sums.sum = sums[0];
+    st->sums.weight = sums[1];
+    st->sums.tokens = (int64_t)sums[2];
+    st->sums.targets = (int64_t)sums[3];
+    *step = step_describe(st, rate);
+    struct optimizer_settings chosen = settings(st, step->rate);
+    TRY(optimizer_step(&st->build->optimizer, &st->build->session, divisor(st), &chosen, &result));
+    step->engine_seconds = cpu_gemm_seconds(st->build->session.device) - st->sums.gemm_seconds;
+    step_finish(st, step, st->sums.sum / st->sums.weight, st->sums.started, result);
+    micro_start_over(st);
     return OK;
 }
 
-enum status step_open(struct trainer *t)
+static enum status open_queue(struct stepper *st)
 {
+    struct step_queue *q = &st->queue;
+    int64_t slots = st->build->slots;
     for (int i = 0; i < DEVICE_LATER; i++) {
-        struct under_way *u = &t->queue.under_way[i];
-        u->weights = memory_alloc(t->place.slots * (int64_t)sizeof *u->weights);
-        u->sequence = memory_alloc(t->place.slots * (int64_t)sizeof *u->sequence);
+        struct in_flight *u = &q->in_flight[i];
+        u->weights = memory_alloc(slots * (int64_t)sizeof *u->weights);
+        u->sequence = memory_alloc(slots * (int64_t)sizeof *u->sequence);
         if (!u->weights || !u->sequence)
             return ERR_MEMORY;
     }
-    t->queue.worst = -1;
-    t->queue.told = memory_alloc(group_size(t->group) * (int64_t)sizeof *t->queue.told);
-    return t->queue.told ? OK : ERR_MEMORY;
+    q->worst = -1;
+    q->reports = memory_alloc(group_size(st->build->group) * (int64_t)sizeof *q->reports);
+    return q->reports ? OK : ERR_MEMORY;
 }
 
-void step_close(struct trainer *t)
+enum status stepper_open(struct stepper *st, struct build *build, struct run_state *state, int64_t steps)
 {
-    memory_free(t->queue.told);
+    const struct job *j = build->job;
+    *st = (struct stepper){.build = build, .state = state};
+    stepper_loss_settings(st, loss_of(j->loss)->settings[0], loss_of(j->loss)->settings[1]);
+    enum status status = schedule_init(&st->schedule, j->options, steps);
+    if (status == OK)
+        status = micro_open(st);
+    if (status == OK)
+        status = open_queue(st);
+    if (status == OK)
+        status = verify_open(st);
+    if (status != OK)
+        stepper_close(st);
+    return status;
+}
+
+enum status stepper_start(struct stepper *st, bool resumed)
+{
+    return diloco_open(st, resumed);
+}
+
+void stepper_close(struct stepper *st)
+{
+    micro_close(st);
     for (int i = 0; i < DEVICE_LATER; i++) {
-        memory_free(t->queue.under_way[i].weights);
-        memory_free(t->queue.under_way[i].sequence);
+        memory_free(st->queue.in_flight[i].weights);
+        memory_free(st->queue.in_flight[i].sequence);
     }
+    memory_free(st->queue.reports);
+    verify_close(st);
+    diloco_close(&st->diloco);
+    *st = (struct stepper){0};
 }
 
 /* --- enqueued ----------------------------------------------------------------------------------------------------------- */
 
 /* Sums the losses of a micro-batch sequence by sequence; none is in two of them. */
-static void add_losses(struct step_queue *q, const struct under_way *u, const float *losses)
+static void step_add_losses(struct step_queue *q, const struct in_flight *u, const float *losses)
 {
     for (int64_t begin = 0, end; begin < u->rows; begin = end) {
         double sum = 0, weight = 0;
@@ -146,72 +168,72 @@ static void add_losses(struct step_queue *q, const struct under_way *u, const fl
 }
 
 /* The next step's losses begin. */
-static void collect_anew(struct step_queue *q)
+static void begin_losses(struct step_queue *q)
 {
     q->collected = 0;
     q->worst = -1;
 }
 
 /* Waits for the oldest copy out of losses. A rank without sequences in a step has none. */
-static enum status collect(struct trainer *t)
+static enum status step_collect(struct stepper *st)
 {
-    struct under_way *u = &t->queue.under_way[t->queue.oldest];
+    struct in_flight *u = &st->queue.in_flight[st->queue.oldest];
     const void *outputs;
-    TRY(engine_read_wait(&t->session.engine, t->queue.oldest, &outputs));
+    TRY(engine_read_wait(&st->build->session.engine, st->queue.oldest, &outputs));
     if (u->net)
-        add_losses(&t->queue, u, engine_output(outputs, u->net->result));
-    t->queue.oldest = (t->queue.oldest + 1) % DEVICE_LATER;
-    t->queue.waiting--;
+        step_add_losses(&st->queue, u, engine_output(outputs, u->net->result));
+    st->queue.oldest = (st->queue.oldest + 1) % DEVICE_LATER;
+    st->queue.waiting--;
     if (!u->ends)
         return OK;
-    t->queue.is_finished = true;
-    t->queue.finished = u->step;
-    t->queue.finished_sum = u->sum + t->queue.collected;
-    t->queue.finished_weight = u->weight;
-    t->queue.finished.worst = t->queue.worst;
-    t->queue.finished.worst_loss = t->queue.worst_loss;
-    t->queue.result = optimizer_read(engine_output(outputs, t->optimizer.control));
-    t->queue.finished_started = u->started;
-    collect_anew(&t->queue);
+    st->queue.is_finished = true;
+    st->queue.finished = u->step;
+    st->queue.finished_sum = u->sum + st->queue.collected;
+    st->queue.finished_weight = u->weight;
+    st->queue.finished.worst = st->queue.worst;
+    st->queue.finished.worst_loss = st->queue.worst_loss;
+    st->queue.result = optimizer_read(engine_output(outputs, st->build->optimizer.control));
+    st->queue.finished_started = u->started;
+    begin_losses(&st->queue);
     return OK;
 }
 
-static enum status read_later(struct trainer *t, const struct under_way *u)
+static enum status step_read_later(struct stepper *st, const struct in_flight *u)
 {
-    const struct value *last = u->net ? u->net->result : t->optimizer.control;
-    TRY(engine_read_later(&t->session.engine, (t->queue.oldest + t->queue.waiting) % DEVICE_LATER, last));
-    t->queue.waiting++;
+    const struct value *last = u->net ? u->net->result : st->build->optimizer.control;
+    TRY(engine_read_later(&st->build->session.engine, (st->queue.oldest + st->queue.waiting) % DEVICE_LATER, last));
+    st->queue.waiting++;
     return OK;
 }
 
 /* The sequences of a step that this rank computes. */
-static enum status take_share(struct trainer *t, const struct sequence **sequences, int64_t *count)
+static enum status take_share(struct stepper *st, const struct sequence **sequences, int64_t *count)
 {
-    if (!t->group)
+    if (!st->build->group)
         return OK;
-    t->sums.numbered = true;
-    return share_sequences(&t->share, *sequences, *count, t->sums.sequences, sequences, count);
+    st->sums.numbered = true;
+    return rank_split_sequences(&st->build->rows->split, *sequences, *count, st->sums.sequences, sequences, count);
 }
 
 /* Which losses the copy out of a micro-batch will bring. */
-static void expect(const struct trainer *t, struct under_way *u, const struct micro *micro, const struct sequence *sequences,
-                   int64_t first)
+static void step_expect(const struct stepper *st, struct in_flight *u, const struct micro *micro,
+                        const struct sequence *sequences, int64_t first)
 {
     u->net = micro->net;
     u->rows = micro_weights(sequences + first, micro->sequences, u->weights, u->sequence, first);
-    for (int64_t i = 0; i < u->rows && t->group; i++)
+    for (int64_t i = 0; i < u->rows && st->build->group; i++)
         u->sequence[i] = (int32_t)sequences[u->sequence[i]].number;
 }
 
-static enum status run_optimizer(struct trainer *t, const struct under_way *u, bool ended)
+static enum status run_optimizer(struct stepper *st, const struct in_flight *u, bool ended)
 {
-    struct engine *e = &t->session.engine;
+    struct engine *e = &st->build->session.engine;
     if (!ended)
-        TRY(optimizer_sum(&t->optimizer, &t->session));
-    return u->net ? engine_run_lead(e) : engine_run(e, t->optimizer.index);
+        TRY(optimizer_sum(&st->build->optimizer, &st->build->session));
+    return u->net ? engine_run_lead(e) : engine_run(e, st->build->optimizer.index);
 }
 
-static double weight_of(const struct sequence *sequences, int64_t count)
+static double step_weight_of(const struct sequence *sequences, int64_t count)
 {
     double weight = 0;
     for (int64_t i = 0; i < count; i++)
@@ -220,83 +242,83 @@ static double weight_of(const struct sequence *sequences, int64_t count)
     return weight;
 }
 
-enum status trainer_queue(struct trainer *t, const struct sequence *sequences, int64_t count, double rate)
+enum status stepper_queue(struct stepper *st, const struct sequence *sequences, int64_t count, double rate)
 {
-    struct session *s = &t->session;
+    struct session *s = &st->build->session;
     int64_t done = 0;
     if (count < 1)
         return fail(ERR_ARGUMENT, "a step without sequences: there are none to queue");
-    double started = t->sums.sequences ? t->sums.started : clock_seconds();
-    double matmuls = t->sums.sequences ? t->sums.gemm_seconds : cpu_gemm_seconds(s->device);
+    double started = st->sums.sequences ? st->sums.started : clock_seconds();
+    double matmuls = st->sums.sequences ? st->sums.gemm_seconds : cpu_gemm_seconds(s->device);
     for (int64_t i = 0; i < count; i++)
-        TRY(trainer_check(t, &sequences[i]));
-    bool verifies = verify_due(t);
+        TRY(stepper_check(st, &sequences[i]));
+    bool verifies = verify_due(st);
     const struct sequence *all = sequences;
     int64_t all_count = count;
-    TRY(take_share(t, &sequences, &count));
+    TRY(take_share(st, &sequences, &count));
     if (verifies)
-        TRY(verify_first(t, sequences, count));
-    t->sums.numbered = t->group != NULL;
-    micro_weigh(t, all, all_count);
-    if (t->sync.on) /* a rank that steps on its own divides by its own */
-        t->sums.weight = weight_of(sequences, count);
-    rate = describe(t, rate).rate;
-    struct optimizer_settings chosen = settings(t, rate);
-    optimizer_write(&t->optimizer, s, divisor(t), &chosen);
-    TRY(micro_even_out(t, sequences, count));
+        TRY(verify_first(st, sequences, count));
+    st->sums.numbered = st->build->group != NULL;
+    micro_weigh(st, all, all_count);
+    if (st->diloco.on) /* a rank that steps on its own divides by its own */
+        st->sums.weight = step_weight_of(sequences, count);
+    rate = step_describe(st, rate).rate;
+    struct optimizer_settings chosen = settings(st, rate);
+    optimizer_write(&st->build->optimizer, s, divisor(st), &chosen);
+    TRY(micro_even_out(st, sequences, count));
     do {
         struct micro micro = {0};
         if (count)
-            TRY(micro_run(t, sequences + done, count - done, !verifies, &micro));
-        if (t->queue.waiting == DEVICE_LATER)
-            TRY(collect(t));
-        struct under_way *u = &t->queue.under_way[(t->queue.oldest + t->queue.waiting) % DEVICE_LATER];
-        expect(t, u, &micro, sequences, done);
+            TRY(micro_run(st, sequences + done, count - done, !verifies, &micro));
+        if (st->queue.waiting == DEVICE_LATER)
+            TRY(step_collect(st));
+        struct in_flight *u = &st->queue.in_flight[(st->queue.oldest + st->queue.waiting) % DEVICE_LATER];
+        step_expect(st, u, &micro, sequences, done);
         done += micro.sequences;
         u->ends = done == count;
         if (u->ends && verifies)
-            TRY(verify_second(t));
+            TRY(verify_second(st));
         if (u->ends) {
-            TRY(run_optimizer(t, u, micro.ended));
-            u->step = describe(t, rate);
+            TRY(run_optimizer(st, u, micro.ended));
+            u->step = step_describe(st, rate);
             u->step.verified = verifies;
             u->step.engine_seconds = cpu_gemm_seconds(s->device) - matmuls;
-            u->sum = t->sums.sum;
-            u->weight = t->sums.weight;
+            u->sum = st->sums.sum;
+            u->weight = st->sums.weight;
             u->started = started;
         }
-        TRY(read_later(t, u));
+        TRY(step_read_later(st, u));
     } while (done < count);
-    micro_start_over(t);
-    t->queue.ahead++;
+    micro_start_over(st);
+    st->queue.ahead++;
     return OK;
 }
 
-static bool is_worse(const struct told *told, const struct trainer_step *than)
+static bool is_worse(const struct rank_report *report, const struct step *than)
 {
-    if (told->worst < 0 || than->worst < 0)
-        return told->worst >= 0;
-    if (isnan(told->worst_loss) || isnan(than->worst_loss))
-        return isnan(told->worst_loss) && (!isnan(than->worst_loss) || told->worst < than->worst);
-    return told->worst_loss > than->worst_loss || (told->worst_loss == than->worst_loss && told->worst < than->worst);
+    if (report->worst < 0 || than->worst < 0)
+        return report->worst >= 0;
+    if (isnan(report->worst_loss) || isnan(than->worst_loss))
+        return isnan(report->worst_loss) && (!isnan(than->worst_loss) || report->worst < than->worst);
+    return report->worst_loss > than->worst_loss || (report->worst_loss == than->worst_loss && report->worst < than->worst);
 }
 
 /* Every rank gets the same sum, in the order of ranks. */
-static enum status join_losses(struct trainer *t, struct trainer_step *step)
+static enum status join_losses(struct stepper *st, struct step *step)
 {
-    struct step_queue *q = &t->queue;
-    if (!t->group || (t->sync.on && !sync_due(t, step->step)))
+    struct step_queue *q = &st->queue;
+    if (!st->build->group || (st->diloco.on && !diloco_due(st, step->step)))
         return OK;
-    struct told mine = {q->finished_sum, step->worst_loss, step->worst, q->asks_stop};
-    struct told *all = q->told;
-    TRY(group_share(t->group, &mine, all, (int64_t)sizeof mine));
-    for (int rank = 0; rank < t->group->size; rank++)
+    struct rank_report mine = {q->finished_sum, step->worst_loss, step->worst, q->asks_stop};
+    struct rank_report *all = q->reports;
+    TRY(group_share(st->build->group, &mine, all, (int64_t)sizeof mine));
+    for (int rank = 0; rank < st->build->group->size; rank++)
         step->stops |= all[rank].stops != 0;
-    if (t->sync.on) /* the loss of a rank's own sequences */
+    if (st->diloco.on) /* the loss of a rank's own sequences */
         return OK;
     q->finished_sum = 0;
     step->worst = -1;
-    for (int rank = 0; rank < t->group->size; rank++) {
+    for (int rank = 0; rank < st->build->group->size; rank++) {
         q->finished_sum += all[rank].sum;
         if (is_worse(&all[rank], step)) {
             step->worst = all[rank].worst;
@@ -306,26 +328,26 @@ static enum status join_losses(struct trainer *t, struct trainer_step *step)
     return OK;
 }
 
-enum status trainer_report(struct trainer *t, struct trainer_step *step)
+enum status stepper_report(struct stepper *st, struct step *step)
 {
-    while (!t->queue.is_finished)
-        TRY(collect(t));
-    t->queue.is_finished = false;
-    *step = t->queue.finished;
-    TRY(join_losses(t, step));
-    step->idle = t->queue.finished_weight == 0;
-    finish(t, step, t->queue.finished_sum / t->queue.finished_weight, t->queue.finished_started, t->queue.result);
-    t->queue.ahead--;
+    while (!st->queue.is_finished)
+        TRY(step_collect(st));
+    st->queue.is_finished = false;
+    *step = st->queue.finished;
+    TRY(join_losses(st, step));
+    step->idle = st->queue.finished_weight == 0;
+    step_finish(st, step, st->queue.finished_sum / st->queue.finished_weight, st->queue.finished_started, st->queue.result);
+    st->queue.ahead--;
     return OK;
 }
 
-void trainer_settle(struct trainer *t)
+void stepper_settle(struct stepper *st)
 {
-    struct trainer_step step;
-    while (t->queue.ahead && trainer_report(t, &step) == OK)
+    struct step step;
+    while (st->queue.ahead && stepper_report(st, &step) == OK)
         ;
-    t->queue.is_finished = false;
-    t->queue.ahead = t->queue.waiting = 0;
-    collect_anew(&t->queue);
-    micro_start_over(t);
+    st->queue.is_finished = false;
+    st->queue.ahead = st->queue.waiting = 0;
+    begin_losses(&st->queue);
+    micro_start_over(st);
 }

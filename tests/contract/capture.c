@@ -49,12 +49,12 @@ static void check_captured_products(const char *method, const char *tokens)
     assert_string_equal(warning, "");
     assert_int_equal(warnings, 0);
     assert_true(captured_products > 20);
-    assert_true(r.t.session.device->counters.graph_launches > 0);
-    assert_int_equal(r.t.session.device->counters.launches, 0);
+    assert_true(r.t.build.session.device->counters.graph_launches > 0);
+    assert_int_equal(r.t.build.session.device->counters.launches, 0);
     assert_int_equal(ordered, 2);
     assert_memory_equal(order, "sw", 2);
-    assert_ptr_equal(workspace_set, (void *)(uintptr_t)((struct cuda *)r.t.session.device)->workspace);
-    assert_int_equal(has_kernel(r.t.session.device, "nf4_expand"), !strcmp(method, "qlora"));
+    assert_ptr_equal(workspace_set, (void *)(uintptr_t)((struct cuda *)r.t.build.session.device)->workspace);
+    assert_int_equal(has_kernel(r.t.build.session.device, "nf4_expand"), !strcmp(method, "qlora"));
     cu = genuine;
     close_rig(&r);
 }
@@ -74,11 +74,11 @@ enum { STEPS = 50, STEPS_NF4 = 6 };
 
 /* A step on sequences whose number and lengths, and so the programs, change each time; so do the learning rate and the
  * optimizer's other settings. */
-static struct trainer_step changing_step(struct rig *r, int number)
+static struct step changing_step(struct rig *r, int number)
 {
     struct trainer *t = &r->t;
     struct sequence list[SEQUENCES];
-    struct trainer_step step;
+    struct step step;
     double sum, weight;
     int count = 1 + number % SEQUENCES;
     r->options.adam_beta1 = 0.9 - 0.1 * (number % 4);
@@ -89,21 +89,21 @@ static struct trainer_step changing_step(struct rig *r, int number)
     memcpy(list, sequences(), sizeof list);
     for (int i = 0; i < count; i++)
         list[i].count = 2 + (list[i].count * (number + 3 * i + 1)) % (list[i].count - 1);
-    assert_ok(trainer_add(t, list, count, &sum, &weight));
-    assert_ok(trainer_step(t, 0.001 * (1 + number % 7), &step));
+    assert_ok(stepper_add(&t->stepper, list, count, &sum, &weight));
+    assert_ok(stepper_step(&t->stepper, 0.001 * (1 + number % 7), &step));
     return step;
 }
 
 static void check_graphs(struct rig *on, struct rig *off, int steps)
 {
     for (int i = 0; i < steps; i++) {
-        struct trainer_step a = changing_step(on, i), b = changing_step(off, i);
+        struct step a = changing_step(on, i), b = changing_step(off, i);
         assert_same_step(&a, &b);
     }
     assert_same_state(&on->t, &off->t);
-    assert_int_equal(on->t.session.device->counters.launches, 0);
-    assert_int_equal(off->t.session.device->counters.graph_launches, 0);
-    assert_true(on->t.session.device->counters.graph_launches >= 2 * steps);
+    assert_int_equal(on->t.build.session.device->counters.launches, 0);
+    assert_int_equal(off->t.build.session.device->counters.graph_launches, 0);
+    assert_true(on->t.build.session.device->counters.graph_launches >= 2 * steps);
     close_rig(on);
     close_rig(off);
 }
@@ -142,17 +142,17 @@ static void a_captured_step_takes_the_settings_of_its_own(void **state)
 {
     (void)state;
     struct rig r;
-    struct trainer_step step;
+    struct step step;
     open_rig(&r, &tied, 0, SETTINGS("device", "cuda", "cuda_graph", "on"));
     for (int i = 0; i < 3; i++)
         changing_step(&r, i);
-    const struct optimizer *o = &r.t.optimizer;
+    const struct optimizer *o = &r.t.build.optimizer;
     float *before = download(&r.t, o->weights);
     r.options.adam_beta1 = r.options.adam_beta2 = r.options.weight_decay = 0;
     add_all(&r.t);
-    assert_ok(trainer_step(&r.t, 0, &step));
+    assert_ok(stepper_step(&r.t.stepper, 0, &step));
     assert_true(step.applied);
-    assert_int_equal(r.t.session.device->counters.launches, 0);
+    assert_int_equal(r.t.build.session.device->counters.launches, 0);
     float *after = download(&r.t, o->weights), *m = download(&r.t, o->state[0]), *v = download(&r.t, o->state[1]);
     double largest = 0;
     for (int64_t i = 0; i < o->elements; i++) {
@@ -246,7 +246,7 @@ static void refuse(enum stage call)
         cu.cuGraphLaunch = refuse_graph;
 }
 
-/* Seen to fail without give_up in cuda_capture ("call 0: 0 warnings"), with cuda_capture_launch saying
+/* Seen to fail without cuda_capture_give_up ("call 0: 0 warnings"), with cuda_capture_launch saying
  * `launched` whatever cuGraphLaunch said ("a->loss == b->loss && …"), and without cuStreamEndCapture after a body that failed
  * ("cuCtxSynchronize during a capture"). */
 static void whichever_call_of_a_capture_fails_the_steps_are_right_and_say_why(void **state)
@@ -255,7 +255,7 @@ static void whichever_call_of_a_capture_fails_the_steps_are_right_and_say_why(vo
     static const char *const says[CALLS] = {"beginning to capture", "CUDA: ",    "matrix product",      "ending the capture",
                                             "instantiating",        "uploading", "launching the graph", "launching the graph"};
     struct rig right;
-    struct trainer_step want[3];
+    struct step want[3];
     find_libraries();
     open_rig(&right, &tied, 0, SETTINGS("device", "cuda", "cuda_graph", "off"));
     for (int i = 0; i < 3; i++)
@@ -266,13 +266,13 @@ static void whichever_call_of_a_capture_fails_the_steps_are_right_and_say_why(vo
         refuse(call);
         open_rig(&r, &tied, 0, SETTINGS("device", "cuda"));
         for (int i = 0; i < 3; i++) {
-            struct trainer_step got = changing_step(&r, i);
+            struct step got = changing_step(&r, i);
             assert_same_step(&got, &want[i]);
         }
         assert_same_state(&r.t, &right.t);
         if (warnings != 1 || !strstr(warning, "no CUDA graph") || !strstr(warning, says[call]))
             fail_msg("call %d: %d warnings, the last one: %s", (int)call, warnings, warning);
-        assert_int_equal(r.t.session.device->counters.graph_launches, call == LATER_LAUNCH ? 3 : 0);
+        assert_int_equal(r.t.build.session.device->counters.graph_launches, call == LATER_LAUNCH ? 3 : 0);
         close_rig(&r);
         cu = genuine;
     }

@@ -37,9 +37,9 @@ static void code_of_another_target_is_refused_by_name(void **state)
     device_close(device);
 }
 
-/* NVIDIA may change the header of cubins: what NVRTC has just made is hone's to misread. It is told once, when it is made, and
- * the driver decides; here the PTX is loaded. Seen to fail with the status of cuda_check_target returned: "kernel add is code for
- * sm_80". */
+/* NVIDIA may change the header of cubins: what NVRTC has just made is hone's to misread. It is reported once, when it is made,
+ * and the driver decides; here the PTX is loaded. Seen to fail with the status of cuda_check_target returned: "kernel add is code
+ * for sm_80". */
 static void a_cubin_that_hone_misreads_is_a_warning(void **state)
 {
     (void)state;
@@ -94,7 +94,7 @@ static struct digest only_entry(const struct cuda *c, struct buffer *content)
 }
 
 /* Seen to fail with cuda_check_target always OK: 0 kernels were compiled in place of the foreign one, "0 != 0x1". */
-static void an_entry_of_another_target_is_refused_by_name_and_made_anew(void **state)
+static void an_entry_of_another_target_is_refused_by_name_and_made_again(void **state)
 {
     (void)state;
     struct buffer other = {0}, own = {0};
@@ -193,7 +193,7 @@ static void all_is_loaded_and_captured_before_the_first_weight_goes_up(void **st
 /* Sequences of one length after another, so that every size of micro-batch is run, then a step. */
 static void train_all_sizes(struct trainer *t)
 {
-    struct trainer_step step;
+    struct step step;
     for (int64_t length = 8; length <= 64; length += 8) {
         struct sequence s = sequences()[0];
         int32_t ids[64];
@@ -208,9 +208,9 @@ static void train_all_sizes(struct trainer *t)
         s.old_logprobs = old;
         s.advantages = advantages;
         s.count = length;
-        assert_ok(trainer_add(t, &s, 1, &sum, &weight));
+        assert_ok(stepper_add(&t->stepper, &s, 1, &sum, &weight));
     }
-    assert_ok(trainer_step(t, 0.01, &step));
+    assert_ok(stepper_step(&t->stepper, 0.01, &step));
     assert_true(step.applied);
 }
 
@@ -229,8 +229,8 @@ static void nothing_is_left_to_compile_for_any_method(void **state)
         for (int way = 0; way < WAYS; way++) {
             struct rig r;
             const char *const *w = ways[way];
-            open_rig(&r, &tied, TRAINER_SAMPLE, SETTINGS("device", compiling[d], w[0], w[1], w[2], w[3]));
-            struct device *device = r.t.session.device;
+            open_rig(&r, &tied, &SAMPLES, SETTINGS("device", compiling[d], w[0], w[1], w[2], w[3]));
+            struct device *device = r.t.build.session.device;
             int64_t kernels = kernels_of(device);
             long long modules = simulator_count("modules");
             if (d == 0) {
@@ -241,8 +241,8 @@ static void nothing_is_left_to_compile_for_any_method(void **state)
                 assert_int_equal(has_kernel(device, "nf4_expand"), way >= QLORA); /* the prompt has more than 64 tokens */
             }
             train_all_sizes(&r.t);
-            assert_ok(generate_feed(&r.t.generator, sequences()[0].ids, 12));
-            assert_ok(generate_feed(&r.t.generator, sequences()[0].ids, 1));
+            assert_ok(generate_feed(&r.t.build.generator, sequences()[0].ids, 12));
+            assert_ok(generate_feed(&r.t.build.generator, sequences()[0].ids, 1));
             assert_int_equal(kernels_of(device), kernels);
             assert_int_equal(simulator_count("modules"), modules);
             assert_true(device->sealed);
@@ -257,7 +257,7 @@ static void nothing_is_left_to_compile_for_any_loss(void **state)
         for (int loss = 0; loss < LOSS_COUNT; loss++) {
             struct rig r;
             open_rig_for(&r, &tied, (enum loss_id)loss, SETTINGS("device", compiling[d]));
-            struct device *device = r.t.session.device;
+            struct device *device = r.t.build.session.device;
             int64_t kernels = kernels_of(device);
             long long modules = simulator_count("modules");
             if (d == 0)
@@ -269,7 +269,7 @@ static void nothing_is_left_to_compile_for_any_loss(void **state)
         }
 }
 
-/* Evaluation alone has no kernel of a backward pass, and nothing is compiled by running it. Seen to fail likewise:
+/* Evaluation on its own has no kernel of a backward pass, and nothing is compiled by running it. Seen to fail likewise:
  * 'has_kernel(s.device, "rmsnorm")'. */
 static void nothing_is_left_to_compile_for_an_evaluation(void **state)
 {
@@ -331,14 +331,14 @@ static void nothing_is_left_to_compile_for_nf4(void **state)
 
 /* --- Compiles are logged by name, and are errors once all is prepared ------------------------------------------------------- */
 
-static int64_t told;
+static int64_t reported;
 static char told_of[64];
 
 static void count_compiles(void *context, enum log_level level, const char *message)
 {
     (void)context;
     (void)level;
-    told += sscanf(message, "kernel %63s compiled in", told_of) == 1 && strstr(message, " compiled in ") != NULL;
+    reported += sscanf(message, "kernel %63s compiled in", told_of) == 1 && strstr(message, " compiled in ") != NULL;
 }
 
 /* Seen to fail without the check of `sealed` in cuda_variant or in opencl_variant ("device_prepare: status 0"), and
@@ -351,12 +351,12 @@ static void a_compile_is_told_by_name_and_after_prepare_it_is_an_error(void **st
         struct sums s;
         struct device *device;
         struct prepared *more = NULL;
-        told = 0;
+        reported = 0;
         log_set_sink(count_compiles, NULL);
         assert_ok(device_open(&device, compiling[d]));
         prepare_sums(&s, device);
         assert_int_equal(device->counters.compiled, 1);
-        assert_int_equal(told, 1);
+        assert_int_equal(reported, 1);
         assert_string_equal(told_of, "add");
         device->sealed = true;
         struct command known = launch_add(s.block, 0, 4 * SUMS, 8 * SUMS), other = known;
@@ -368,7 +368,7 @@ static void a_compile_is_told_by_name_and_after_prepare_it_is_an_error(void **st
         device->sealed = false;
         assert_ok(device_prepare(device, &other, 1, &more));
         device_discard(device, more);
-        assert_int_equal(told, 2);
+        assert_int_equal(reported, 2);
         drop_sums(&s);
     }
 }
@@ -452,7 +452,7 @@ int main(int argc, char **argv)
         CONTRACT("code-for-another-target-is-never-loaded", code_of_another_target_is_refused_by_name),
         CONTRACT("code-for-another-target-is-never-loaded", a_cubin_that_hone_misreads_is_a_warning),
         CONTRACT("code-for-another-target-is-never-loaded", what_is_loaded_is_the_cubin),
-        CONTRACT("code-for-another-target-is-never-loaded", an_entry_of_another_target_is_refused_by_name_and_made_anew),
+        CONTRACT("code-for-another-target-is-never-loaded", an_entry_of_another_target_is_refused_by_name_and_made_again),
         CONTRACT("code-for-another-target-is-never-loaded", a_device_that_cannot_be_compiled_for_is_refused),
         CONTRACT("every-kernel-is-loaded-before-the-first-weight", all_is_loaded_and_captured_before_the_first_weight_goes_up),
         CONTRACT("no-method-compiles-after-prepare", nothing_is_left_to_compile_for_any_method),

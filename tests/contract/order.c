@@ -94,7 +94,7 @@ static void check_order(const char *method)
     cu.cuStreamBeginCapture = see_begin;
     cu.cuStreamEndCapture = see_end;
     open_rig(&r, &tied, 0, SETTINGS("device", "cuda", "finetuning_type", method));
-    int block = first_block(((struct cuda *)r.t.session.device)->workspace);
+    int block = first_block(((struct cuda *)r.t.build.session.device)->workspace);
     assert_true(block > 0 && loads > 10 && captured > 40);
     if (last_load > block)
         fail_msg("%s: code was loaded after the first block was allocated", method);

@@ -19,7 +19,7 @@ static struct prepared *prepare_fault(struct device *device, int32_t *block)
     return prepared;
 }
 
-/* Seen to fail without cuda_has_faulted in give_up: a warning "no CUDA graph", and the second run was OK. */
+/* Seen to fail without cuda_has_faulted in cuda_capture_give_up: a warning "no CUDA graph", and the second run was OK. */
 static void a_fault_is_no_missing_graph(void **state)
 {
     (void)state;
@@ -59,7 +59,7 @@ static void the_advice_names_the_kernel(void **state)
 }
 
 /* cuBLAS has codes of its own. Seen to fail with check in place of check_product: "cuBLAS: a matrix product: error 13". */
-static void a_fault_that_a_matmul_finds_is_told_as_one(void **state)
+static void a_fault_that_a_matmul_finds_is_reported(void **state)
 {
     (void)state;
     struct device *device = open_device();
@@ -86,7 +86,7 @@ static void a_fault_that_a_matmul_finds_is_told_as_one(void **state)
 /* --- Waits sleep ------------------------------------------------------------------------------------------------------------ */
 
 /* Seen to fail without cuDevicePrimaryCtxSetFlags, and without CU_EVENT_BLOCKING_SYNC. */
-static void no_wait_burns_a_core(void **state)
+static void waiting_threads_sleep(void **state)
 {
     (void)state;
     struct rig r;
@@ -155,7 +155,7 @@ static void *load_elsewhere(void *result)
 }
 
 /* Waiting for the context, as is done before code is loaded, ends every capture of its streams: the simulator refuses it. Seen to
- * fail without mutex_take in cuda_turn_begin: "cuCtxSynchronize during a capture". */
+ * fail without mutex_take in cuda_exclusive_begin: "cuCtxSynchronize during a capture". */
 static void loads_and_captures_of_two_threads_take_turns(void **state)
 {
     (void)state;
@@ -225,13 +225,13 @@ static void a_kernel_is_named_before_it_is_compiled_and_loaded(void **state)
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        CONTRACT("waits-burn-no-core", no_wait_burns_a_core),
-        CONTRACT("waits-burn-no-core", a_context_of_others_is_left_alone),
+        CONTRACT("waiting-threads-sleep", waiting_threads_sleep),
+        CONTRACT("waiting-threads-sleep", a_context_of_others_is_left_alone),
         CONTRACT("loads-and-captures-take-turns", loads_and_captures_of_two_threads_take_turns),
         CONTRACT("a-kernel-is-named-as-its-compilation-begins", a_kernel_is_named_before_it_is_compiled_and_loaded),
-        CONTRACT("a-fault-is-told-as-one", a_fault_is_no_missing_graph),
-        CONTRACT("a-fault-is-told-as-one", the_advice_names_the_kernel),
-        CONTRACT("a-fault-is-told-as-one", a_fault_that_a_matmul_finds_is_told_as_one),
+        CONTRACT("a-fault-is-reported", a_fault_is_no_missing_graph),
+        CONTRACT("a-fault-is-reported", the_advice_names_the_kernel),
+        CONTRACT("a-fault-is-reported", a_fault_that_a_matmul_finds_is_reported),
     };
     return CONTRACT_MAIN(tests, make_models, remove_models);
 }

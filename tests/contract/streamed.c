@@ -24,17 +24,17 @@ static void open_way(struct rig *r, const struct method *m, const char *graph, c
 }
 
 /* Sequences of other lengths in every step, and so other programs. */
-static struct trainer_step changing_step(struct rig *r, int number)
+static struct step changing_step(struct rig *r, int number)
 {
     struct sequence list[SEQUENCES];
-    struct trainer_step step;
+    struct step step;
     double sum, weight;
     int count = 1 + number % SEQUENCES;
     memcpy(list, sequences(), sizeof list);
     for (int i = 0; i < count; i++)
         list[i].count = 2 + (list[i].count * (number + 3 * i + 1)) % (list[i].count - 1);
-    assert_ok(trainer_add(&r->t, list, count, &sum, &weight));
-    assert_ok(trainer_step(&r->t, 0.001 * (1 + number % 7), &step));
+    assert_ok(stepper_add(&r->t.stepper, list, count, &sum, &weight));
+    assert_ok(stepper_step(&r->t.stepper, 0.001 * (1 + number % 7), &step));
     return step;
 }
 
@@ -44,15 +44,15 @@ static void compare(const struct method *m, const char *graph, const char *resid
     struct rig all, some;
     open_way(&all, m, graph, "all", recompute);
     open_way(&some, m, graph, resident, recompute);
-    const struct device_counters *a = &all.t.session.device->counters, *b = &some.t.session.device->counters;
+    const struct device_counters *a = &all.t.build.session.device->counters, *b = &some.t.build.session.device->counters;
     for (int i = 0; i < STEPS; i++) {
-        struct trainer_step x = changing_step(&all, i), y = changing_step(&some, i);
+        struct step x = changing_step(&all, i), y = changing_step(&some, i);
         assert_same_step(&x, &y);
     }
     assert_same_state(&all.t, &some.t);
     assert_int_equal(a->copies, 0);
     assert_int_equal(b->copies, STEPS * (2 * streamed - 2));
-    assert_int_equal(some.t.session.engine.streamed.count, streamed);
+    assert_int_equal(some.t.build.session.engine.streamed.count, streamed);
     assert_true(b->copied > 0);
     if (!strcmp(graph, "on"))
         assert_int_equal(b->launches, 0);
@@ -84,15 +84,15 @@ static void the_card_holds_as_much_less_as_the_plan_says(void **state)
         long long pinned = simulator_count("pinned_allocs");
         open_way(&all, &ways[0], "on", "all", "none");
         long long usual = simulator_count("pinned_allocs") - pinned;
-        assert_ok(streamed_saves(&all.t.session.model.store, 2 * i, &layers, &saved));
+        assert_ok(streamed_saves(&all.t.build.session.model.store, 2 * i, &layers, &saved));
         assert_int_equal(layers, TINY_LAYERS);
         assert_true(saved > 0);
         pinned = simulator_count("pinned_allocs");
         open_way(&some, &ways[0], "on", resident[i], "none");
-        const struct streamed *s = &some.t.session.engine.streamed;
+        const struct streamed *s = &some.t.build.session.engine.streamed;
         assert_int_equal(simulator_count("pinned_allocs") - pinned, usual + layers - 2 * i);
-        assert_int_equal(all.t.session.device->counters.bytes - some.t.session.device->counters.bytes, saved);
-        assert_int_equal(session_bytes(&some.t.session, bytes, &mapped), some.t.session.device->counters.bytes);
+        assert_int_equal(all.t.build.session.device->counters.bytes - some.t.build.session.device->counters.bytes, saved);
+        assert_int_equal(session_bytes(&some.t.build.session, bytes, &mapped), some.t.build.session.device->counters.bytes);
         assert_int_equal(s->bytes - s->stage_bytes, saved);
         step_once(&some.t, 0.01);
         close_rig(&all);
@@ -121,11 +121,11 @@ static void steps_have_the_same_bytes_wherever_activations_wait(void **state)
         struct rig stays, leaves;
         open_offloading(&stays, ways_of[i][0], ways_of[i][1], ways_of[i][2], "off");
         open_offloading(&leaves, ways_of[i][0], ways_of[i][1], ways_of[i][2], "on");
-        const struct device_counters *a = &stays.t.session.device->counters, *b = &leaves.t.session.device->counters;
-        assert_true(session_offloaded(&leaves.t.session) > 0);
+        const struct device_counters *a = &stays.t.build.session.device->counters, *b = &leaves.t.build.session.device->counters;
+        assert_true(session_offloaded(&leaves.t.build.session) > 0);
         assert_true(b->bytes < a->bytes);
         for (int k = 0; k < STEPS; k++) {
-            struct trainer_step x = changing_step(&stays, k), y = changing_step(&leaves, k);
+            struct step x = changing_step(&stays, k), y = changing_step(&leaves, k);
             assert_same_step(&x, &y);
         }
         assert_same_state(&stays.t, &leaves.t);
@@ -175,7 +175,7 @@ static void set_way(struct rig *r)
 
 /* Each of the driver's: the card's memory, pinned memory, streams, events. Nothing that was freed is used: the simulator would
  * say so. */
-static void a_driver_that_has_no_memory_is_told_as_that(void **state)
+static void a_driver_without_memory_is_reported(void **state)
 {
     (void)state;
     struct rig r;
@@ -226,7 +226,7 @@ static void every_allocation_of_preparing_may_fail(void **state)
     struct rig r;
     int64_t before = memory_count();
     set_way(&r);
-    assert_ok(trainer_open(&r.t, &r.options, TRAINER_PLAN));
+    assert_ok(trainer_plan(&r.t, &r.options, NULL));
     f.after = memory_count() - before - PLACING;
     close_rig(&r);
     for (bool hit = true; hit; f.after += STRIDE) {
@@ -249,9 +249,9 @@ int main(int argc, char **argv)
         CONTRACT("streamed-steps-equal-resident-ones", steps_have_the_same_bytes_wherever_layers_lie),
         CONTRACT("streamed-layers-save-what-the-plan-says", the_card_holds_as_much_less_as_the_plan_says),
         CONTRACT("offloaded-steps-equal-resident-ones", steps_have_the_same_bytes_wherever_activations_wait),
-        CONTRACT("memory-that-runs-out-is-told-as-that", a_driver_that_has_no_memory_is_told_as_that),
-        CONTRACT("memory-that-runs-out-is-told-as-that", a_system_that_pins_too_little_is_told_with_what_helps),
-        CONTRACT("memory-that-runs-out-is-told-as-that", every_allocation_of_preparing_may_fail),
+        CONTRACT("running-out-of-memory-is-reported", a_driver_without_memory_is_reported),
+        CONTRACT("running-out-of-memory-is-reported", a_system_that_pins_too_little_is_told_with_what_helps),
+        CONTRACT("running-out-of-memory-is-reported", every_allocation_of_preparing_may_fail),
     };
     return CONTRACT_MAIN(tests, make_models, remove_models);
 }

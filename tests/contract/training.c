@@ -35,8 +35,8 @@ static void models_of_different_theta_and_eps_train_side_by_side(void **state)
         for (int m = 0; m < 2; m++)
             add_all(&r[m].t); /* both are open */
         for (int m = 0; m < 2; m++) {
-            count = tensor_elements(r[m].t.optimizer.gradients);
-            gradient[m][d] = download(&r[m].t, r[m].t.optimizer.gradients);
+            count = tensor_elements(r[m].t.build.optimizer.gradients);
+            gradient[m][d] = download(&r[m].t, r[m].t.build.optimizer.gradients);
             close_rig(&r[m]);
         }
     }
@@ -91,7 +91,7 @@ static void run_norms(const char *device, struct norms *result)
     run_free(&r);
 }
 
-/* One kernel, two constants, on one device. Seen to fail with prepare_launch of cuda.c giving every
+/* One kernel, two constants, on one device. Seen to fail with cuda_steps_prepare_launch giving every
  * launch the numbers of the first one of its kernel: "cuda: y or dx of eps 1 is not the CPU's". */
 static void norms_of_different_eps_share_no_constant(void **state)
 {
@@ -177,13 +177,13 @@ static struct trained train_with(const char *device, const char *dtype, float lo
         weights[i] = loss_weight;
     s.weights = weights;
     open_rig(&r, &tied, 0, SETTINGS("device", device, "dtype", dtype, "finetuning_type", "full"));
-    assert_ok(trainer_add(&r.t, &s, 1, &sum, &weight));
-    result.weight_bytes = tensor_bytes(r.t.optimizer.weights);
-    result.count = tensor_elements(r.t.optimizer.gradients);
-    result.gradients = download(&r.t, r.t.optimizer.gradients);
+    assert_ok(stepper_add(&r.t.stepper, &s, 1, &sum, &weight));
+    result.weight_bytes = tensor_bytes(r.t.build.optimizer.weights);
+    result.count = tensor_elements(r.t.build.optimizer.gradients);
+    result.gradients = download(&r.t, r.t.build.optimizer.gradients);
     result.loss = sum / weight;
     for (int64_t i = 0; i < result.count; i++)
-        result.gradients[i] /= (float)r.t.optimizer.program.gradient_scale;
+        result.gradients[i] /= (float)r.t.build.optimizer.program.gradient_scale;
     close_rig(&r);
     return result;
 }
@@ -227,14 +227,14 @@ static bool large_gradient(void *context, int64_t sequence, int64_t first, int64
     return true;
 }
 
-static struct trainer_step step_with_large_gradient(const char *device, const char *dtype)
+static struct step step_with_large_gradient(const char *device, const char *dtype)
 {
     struct rig r;
-    struct trainer_step step;
+    struct step step;
     double sum, weight;
-    open_rig(&r, &tied, TRAINER_LOGITS, SETTINGS("device", device, "dtype", dtype));
-    assert_ok(trainer_add_with(&r.t, sequences(), 1, large_gradient, NULL, &sum, &weight));
-    assert_ok(trainer_step(&r.t, 0.01, &step));
+    open_rig(&r, &tied, &LOGITS, SETTINGS("device", device, "dtype", dtype));
+    assert_ok(stepper_add_with(&r.t.stepper, sequences(), 1, large_gradient, NULL, &sum, &weight));
+    assert_ok(stepper_step(&r.t.stepper, 0.01, &step));
     close_rig(&r);
     return step;
 }
@@ -243,9 +243,9 @@ static struct trainer_step step_with_large_gradient(const char *device, const ch
 static void gradients_of_1e5_that_a_caller_gives_do_not_overflow(void **state)
 {
     (void)state;
-    struct trainer_step want = step_with_large_gradient("cpu", "float32");
+    struct step want = step_with_large_gradient("cpu", "float32");
     for (int d = 1; d < 3; d++) {
-        struct trainer_step step = step_with_large_gradient(devices[d], "float16");
+        struct step step = step_with_large_gradient(devices[d], "float16");
         assert_true(step.applied);
         assert_true(fabs(step.norm - want.norm) < 5e-3 * want.norm);
     }
@@ -311,7 +311,7 @@ static CUresult see_event_wait(CUevent event)
 
 static void see_all(const struct trainer *t)
 {
-    seen_device = (const struct cuda *)t->session.device;
+    seen_device = (const struct cuda *)t->build.session.device;
     happenings = 0;
     cu.cuLaunchKernel = see_launch;
     cu.cuMemcpyDtoHAsync = see_read;
@@ -328,13 +328,13 @@ static void from_the_first_gradient_to_the_optimizer_nothing_is_read_or_waited_f
     static const char *const finetuning[] = {"lora", "qlora", "full"};
     for (int i = 0; i < 3; i++) {
         struct rig r;
-        struct trainer_step step;
+        struct step step;
         find_libraries();
         open_rig(&r, &tied, 0,
                  SETTINGS("device", "cuda", "cuda_graph", "off", "max_grad_norm", "0.001", "finetuning_type", finetuning[i],
                           "micro_batch_tokens", "32"));
         see_all(&r.t);
-        assert_ok(trainer_queue(&r.t, sequences(), SEQUENCES, 0.01));
+        assert_ok(stepper_queue(&r.t.stepper, sequences(), SEQUENCES, 0.01));
         cu = genuine;
         const char *begins = strpbrk(happened, ".sca"), *ends = strrchr(happened, 'a');
         assert_true(begins && ends && ends > begins + 20);
@@ -342,7 +342,7 @@ static void from_the_first_gradient_to_the_optimizer_nothing_is_read_or_waited_f
             if (*at == 'R' || *at == 'W')
                 fail_msg("%s: %s", finetuning[i], happened);
         assert_non_null(strstr(begins, "sca"));
-        assert_ok(trainer_report(&r.t, &step));
+        assert_ok(stepper_report(&r.t.stepper, &step));
         assert_true(step.norm > 0.001 && step.applied); /* it did clip */
         close_rig(&r);
     }
@@ -355,13 +355,13 @@ static void between_gradients_and_optimizer_nothing_is_read_or_waited_for(void *
     static const char *const finetuning[] = {"lora", "qlora"};
     for (int i = 0; i < 2; i++) {
         struct rig r;
-        struct trainer_step step;
+        struct step step;
         find_libraries();
         open_rig(&r, &tied, 0,
                  SETTINGS("device", "cuda", "cuda_graph", "off", "max_grad_norm", "0.001", "finetuning_type", finetuning[i]));
         add_all(&r.t);
         see_all(&r.t);
-        assert_ok(trainer_step(&r.t, 0.01, &step));
+        assert_ok(stepper_step(&r.t.stepper, 0.01, &step));
         assert_true(step.norm > 0.001 && step.applied); /* it did clip */
         const char *begins = strchr(happened, 's');
         assert_non_null(begins);
@@ -385,9 +385,9 @@ static void nf4_steps_are_those_of_the_cpu(void **state)
                      SETTINGS("device", devices[d], "finetuning_type", "qlora", "micro_batch_tokens", tokens[i % 2],
                               "double_quantization", twice[i / 2]));
             for (int step = 0; step < 2; step++) {
-                struct trainer_step done;
+                struct step done;
                 losses[d][step] = add_all(&r.t);
-                assert_ok(trainer_step(&r.t, 0.01, &done));
+                assert_ok(stepper_step(&r.t.stepper, 0.01, &done));
             }
             close_rig(&r);
         }
@@ -406,11 +406,11 @@ static void a_norm_of_zero_is_safe(void **state)
         struct rig r;
         struct optimizer_result result;
         open_rig(&r, &tied, 0, SETTINGS("device", devices[d]));
-        const struct tensor *weights = r.t.optimizer.weights;
+        const struct tensor *weights = r.t.build.optimizer.weights;
         float *before = download(&r.t, weights);
         struct optimizer_settings settings = {
             .learning_rate = 0.01, .beta1 = 0.9, .beta2 = 0.999, .epsilon = 1e-8, .max_norm = 1};
-        assert_ok(optimizer_step(&r.t.optimizer, &r.t.session, 1, &settings, &result));
+        assert_ok(optimizer_step(&r.t.build.optimizer, &r.t.build.session, 1, &settings, &result));
         float *after = download(&r.t, weights);
         assert_true(result.applied && result.norm == 0);
         assert_memory_equal(before, after, (size_t)tensor_bytes(weights));
@@ -427,13 +427,13 @@ static void a_launch_of_clipping_that_fails_is_reported(void **state)
     static const char *const kernels[] = {"squared_sum", "clip", "adamw"};
     for (int i = 0; i < 3; i++) {
         struct rig r;
-        struct trainer_step step;
+        struct step step;
         find_libraries();
         open_rig(&r, &tied, 0, SETTINGS("device", "cuda", "cuda_graph", "off"));
         add_all(&r.t);
         see_all(&r.t);
         refused = kernels[i];
-        assert_fails(trainer_step(&r.t, 0.01, &step), ERR_DEVICE, kernels[i]);
+        assert_fails(stepper_step(&r.t.stepper, 0.01, &step), ERR_DEVICE, kernels[i]);
         refused = NULL;
         cu = genuine;
         close_rig(&r);

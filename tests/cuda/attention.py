@@ -22,7 +22,7 @@ import compile as compiler
 
 SOURCE = pathlib.Path(__file__).resolve().parents[2] / "src"
 LIMITS = {"bf16": 1e-5, "f16": 1e-6, "f32": 1e-10}       # NMSE, as docs/numerics.md has them
-PARTS = {name: int(number) for name, number in re.findall(r"(MMA_PART\w*) = (\d+)", (SOURCE / "ops/attention_mma.h").read_text())}
+PARTS = {name: int(number) for name, number in re.findall(r"(MMA_PART\w*) = (\d+)", (SOURCE / "ops/attention/attention_mma.h").read_text())}
 # kernel: file, types of its operands (a: of the run, i: an index, s: a statistic), bytes of a row in a warp
 KERNELS = {"attention_mma": ("attention_mma", "aaaiiasa", PARTS["MMA_PART"]),
            "attention_mma_bwd_q": ("attention_mma_bwd", "aaaiisasa", PARTS["MMA_PART"]),

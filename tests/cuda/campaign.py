@@ -4,13 +4,13 @@
     campaign.py HONE OPS ASSETS DATA [--streamed] [--targets 7.5,8.0,8.9,9.0,12.0] [--guard] [--modes forward,gradient (or none of them)] [--op OP]
 
 --targets runs the cases of the ops (in pairs of sizes) on devices of these compute capabilities: kernels are compiled for each, and
-differ between them. --guard gives every value an allocation of its own that is not filled (src/tensor/apart.h) and has the simulator
+differ between them. --guard gives every value an allocation of its own that is not filled (src/tensor/guard_alloc.h) and has the simulator
 look for reads of what was never written, of any size, and for two blocks that touch the same bytes (tools/cudasim/shadow.h): the ops
 must be right, and steps of LoRA, QLoRA and full training must have the bytes of those in the usual blocks. Steps whose layers are
 copied out of host memory, on a tiny-llama of six layers (dense, in NF4, in FP8, and in a GGUF file's Q4_K), must have the bytes of
 those whose layers stay too, in graphs and without, by one process and by two that send gradients meanwhile, and take less of the
 card: with --guard --streamed in place of the others; and so must steps whose activations wait in host memory, of LoRA, QLoRA and full
-training, with and without such layers. --guard with --targets runs the ops alone, in guard mode at these. Without any of these
+training, with and without such layers. --guard with --targets runs only the ops, in guard mode at these. Without any of these
 options, all.
 
 Seen to fail with LoRA's B left to memory that is zero by itself (src/models/lora.c): "which was never written".

@@ -29,9 +29,9 @@ import time
 TARGETS = [75, 80, 86, 89, 90, 100, 120]  # of cards and servers; --targets takes 87, 103, 110 and 121 as well
 ATTENTION = "## Attention on tensor cores"        # where the part of the page begins that attention.py writes
 SAMPLE, EVERY = [89], 4                 # a target and a part of the variants, of kernels that the page was made of
-CHECKED = ["compute_75"]                # to PTX alone: what any later driver would take
+CHECKED = ["compute_75"]                # only to PTX: what any later driver would take
 
-# Of a multiprocessor: warps, blocks, kilobytes of shared memory, and what of them each block costs beside its own. Checked with
+# Of a multiprocessor: warps, blocks, kilobytes of shared memory, and what of them each block costs besides its own. Checked with
 # CUDA 13.0: blocks and shared memory against its cuda_occupancy.h, blocks and warps by the __launch_bounds__ that ptxas ignores
 # as out of range. That a block costs one more kilobyte from 8.0 on is in no header (a driver tells it), only in NVIDIA's guide.
 LIMITS = {75: (32, 16, 64, 0), 80: (64, 32, 164, 1), 86: (48, 16, 100, 1), 87: (48, 16, 164, 1), 89: (48, 24, 100, 1),
@@ -56,14 +56,14 @@ def open_nvrtc(python):
             library = ctypes.CDLL(path)
         except OSError:
             continue
-        for beside in glob.glob(os.path.dirname(path) + "/libnvrtc-builtins.so.*"):     # NVRTC looks for it by its bare name
-            ctypes.CDLL(beside)
+        for builtins in glob.glob(os.path.dirname(path) + "/libnvrtc-builtins.so.*"):     # NVRTC looks for it by its bare name
+            ctypes.CDLL(builtins)
         return library
     return None
 
 
 SPANS = ("attention_bwd_delta",         # which writes no rows
-         "rmsnorm", "rmsnorm_sum", "rmsnorm_bwd_x", "rope_join", "rope_split", "swiglu_beside", "swiglu_beside_bwd")
+         "rmsnorm", "rmsnorm_sum", "rmsnorm_bwd_x", "rope_join", "rope_split", "swiglu_packed", "swiglu_packed_bwd")
 
 nvrtc = None
 
@@ -218,7 +218,7 @@ def targets_of(variant, targets):
 
 
 def kernels_without_variant(variants):
-    """The texts name their kernels by the macro that chooses them. Those for processors are OpenCL C alone."""
+    """The texts name their kernels by the macro that chooses them. Those for processors are only OpenCL C."""
     known = {v[1] for v in variants}
     folder = pathlib.Path(__file__).resolve().parents[2] / "src"
     return [f"{file.name}: no program and no case uses kernel {name}" for file in sorted(folder.rglob("*.kl"))

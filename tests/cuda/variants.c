@@ -11,7 +11,7 @@
 
 #include "../ops/case.h"
 #include "device/kernel_list.h"
-#include "train/optimizer.h"
+#include "job/optimizer.h"
 
 static struct kernel_list all;
 

@@ -129,7 +129,7 @@ static void damage_entry(int fifths)
 }
 
 /* Seen to fail without the comparison of contents in is_right of kernel_cache.c: a damaged entry was loaded. */
-static void a_second_start_compiles_nothing_and_a_damaged_entry_is_made_anew(void **state)
+static void a_second_start_compiles_nothing_and_a_damaged_entry_is_made_again(void **state)
 {
     (void)state;
     own_cache();
@@ -235,7 +235,7 @@ static void a_bias_is_added_by_its_matmul(void **state)
 }
 
 /* cuBLAS has other kernels for addresses that are no multiples of 16, as the adapters of rank 4 in 16 bits have them. Seen to
- * fail with device_same_gemm alone in has_run. */
+ * fail with only device_same_gemm in has_run. */
 static void a_product_runs_once_at_every_alignment_before_it_is_captured(void **state)
 {
     (void)state;
@@ -295,7 +295,7 @@ int main(void)
         TEST(an_id_chooses_among_the_cards),
         TEST(a_list_is_one_launch_unless_told_otherwise),
         TEST(a_run_allocates_loads_and_waits_for_nothing),
-        TEST(a_second_start_compiles_nothing_and_a_damaged_entry_is_made_anew),
+        TEST(a_second_start_compiles_nothing_and_a_damaged_entry_is_made_again),
         TEST(writes_larger_than_the_ring_arrive_whole),
         TEST(a_read_for_later_is_of_the_run_before_it),
         TEST(a_bias_is_added_by_its_matmul),

@@ -1,4 +1,4 @@
-/* A large sum beside other programs, which have the processors too.
+/* A large sum among other programs, which have the processors too.
  *
  *     mpirun -n 2 mpi-busy
  *
@@ -60,10 +60,10 @@ int main(void)
     for (int i = 0; i < LOADS; i++)
         keep_busy();
     alarm(SECONDS * 4);
-    double beside = sum(group, data);
+    double among = sum(group, data);
     if (!group->rank)
-        printf("16 MB of two ranks: %.2f s, and %.2f s beside %d busy programs\n", alone, beside, 2 * LOADS);
-    expect(beside < SECONDS, "other programs keep a rank from its sum");
+        printf("16 MB of two ranks: %.2f s, and %.2f s with %d busy programs\n", alone, among, 2 * LOADS);
+    expect(among < SECONDS, "other programs keep a rank from its sum");
     memory_free(data);
     return 0;
 }

@@ -82,7 +82,7 @@ static void compute(struct group *host)
     int rank = m.group->rank, size = m.group->size, part = COUNT / size;
     check(device_alloc(m.device, WHOLE * 4, &b) == OK && device_alloc(m.device, WHOLE * 4, &c) == OK);
     check(device_alloc(m.device, WHOLE * 4, &d) == OK);
-    struct command begun = command_of(COLLECTIVE_REDUCE, COUNT, d, 0, d, 0); /* beside what follows it */
+    struct command begun = command_of(COLLECTIVE_REDUCE, COUNT, d, 0, d, 0); /* at the same time as what follows it */
     begun.collective.root = size - 1;
     begun.collective.ticket = 2;
     const struct command commands[] = {
@@ -292,7 +292,7 @@ static void lose_one(struct group *host)
 }
 
 /* ncclCommAbort waits for graphs, and for ranks of the machine that have not aborted yet. Seen to fail without
- * cuda_capture_discard in cuda_group_lost, and without the close of the launcher's group in abandon. */
+ * cuda_graph_discard in cuda_group_lost, and without the close of the launcher's group in abandon. */
 static void a_rank_that_ends_is_noticed_and_nothing_hangs(void **state)
 {
     (void)state;

@@ -1,3 +1,3 @@
-/* Stands in for the library that NVRTC opens beside itself (nvrtc.c): it is there, and that is all. */
+/* Stands in for the library that NVRTC opens next to itself (nvrtc.c): it is there, and that is all. */
 extern const int nvrtc_builtins;
 const int nvrtc_builtins = 1;

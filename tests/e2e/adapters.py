@@ -4,10 +4,9 @@ import math
 import pathlib
 import shutil
 import struct
-import subprocess
 import tempfile
 
-from case import ASSETS, CHAT, TINY, Case, main, run, tensors
+from case import CHAT, TINY, Case, forge_checksums, main, run, tensors
 
 
 def flip(file):
@@ -70,7 +69,7 @@ class Adapters(Case):
         self.assertEqual([p.name for p in self.dir.glob("out*")], [], command)
 
     def test_a_damaged_checkpoint_is_not_used_as_an_adapter(self):
-        """Fails if weights are taken as they are, though the checksums beside them tell that they changed."""
+        """Fails if weights are taken as they are, though the checksums next to them tell that they changed."""
         flip(self.adapter / "adapter_model.safetensors")
         train = "train", "--model", TINY, "--init-adapter", self.adapter, "--data", self.data, "--max-steps", 1, "--output", self.dir / "run"
         for command in (*self.with_adapter(), train):
@@ -93,19 +92,17 @@ class Adapters(Case):
 
     def forge(self, folder, forgeries):
         """Copies of a checkpoint whose trainer_state.json was changed, with a list of checksums that is right all the same."""
-        script = "import pathlib, sys, xxhash\nfor d in map(pathlib.Path, sys.argv[1:]):\n  (d / 'checksums.xxh128').write_text(''.join(" \
-                 "f'{xxhash.xxh3_128_hexdigest(f.read_bytes())}  {f.name}\\n' for f in sorted(d.iterdir()) if f.name != 'checksums.xxh128'))"
         made = []
         for i, change in enumerate(forgeries):
             made.append(shutil.copytree(folder, self.dir / f"forged-{i}/{folder.name}"))
             state = json.loads((made[-1] / "trainer_state.json").read_text())
             change(state)
             (made[-1] / "trainer_state.json").write_text(json.dumps(state, indent=2))
-        subprocess.run([ASSETS / "venv/bin/python", "-c", script, *made], check=True)
+        forge_checksums(*made)
         return made
 
     def test_a_forged_checkpoint_is_not_resumed(self):
-        """Its checksums hold: whoever forged it made them. Fails if a member is missing, or lies, and the run goes on (code 0)."""
+        """Its checksums hold: the forger made them. Fails if a member is missing, or lies, and the run goes on (code 0)."""
         train = "train", "--model", TINY, "--data", self.data, "--max-steps", 8, "--save-steps", 4, "--device", "cpu", "--output"
         self.ok(*train, self.dir / "run")
         last = self.dir / "run/checkpoint-4"
@@ -134,7 +131,7 @@ class Adapters(Case):
         self.ok("eval", "--model", TINY, "--adapter", self.adapter, "--data", self.data)
 
     def test_a_base_with_broken_files_is_not_merged(self):
-        """Fails if what a result needs beside its weights is copied unread: the base's file must be named, before anything is written."""
+        """Fails if what a result needs besides its weights is copied unread: the base's file must be named, before anything is written."""
         for name in ("tokenizer.json", "tokenizer_config.json", "generation_config.json", "config.json", "chat_template.jinja",
                      "vocab.json"):
             for cut in (0, -20):

@@ -248,7 +248,7 @@ class Tiny(Case):
                           "config_format", "dry_run", "help", "sign", "sync_every", "sync_int8", "outer_learning_rate",
                           "outer_momentum"})     # what excludes the others, and what is not a setting
 
-    def test_an_option_given_twice_is_told(self):
+    def test_an_option_given_twice_is_reported(self):
         line = ("plan", "--model", TINY)
         def said(*more):
             result = run(*line, *more)
@@ -329,7 +329,7 @@ class Tiny(Case):
             self.assertLess(plan["free_bytes"], 1 << 30)
             self.assertRegex(run(*args, preexec_fn=limit).stdout, rf"(?m)^cpu has [\d.]+ [MG]B of .* free by {name}$")
 
-    def test_weights_beyond_the_page_cache_are_told(self):
+    def test_weights_beyond_the_page_cache_are_reported(self):
         self.write("config.json", SEVENTY)
         args = ("plan", "--model", self.dir, "--for", "eval", "--dtype", "bfloat16", "--device", "cpu", "--micro-batch-tokens", 64)
         plan, text = json.loads(self.ok(*args, "--json")), self.ok(*args)

@@ -5,7 +5,7 @@
 
 Seen to fail with an engine_read in trainer_queue (one copy out and one synchronisation more), with engine_run in place of
 engine_run_lead (one copy in more), with a device_alloc in trainer_queue, and with a budget of one launch or one byte less. The
-profile's: with programs of one run counted twice, with bytes of the first command of a node alone, and without the matmuls of
+profile's: with programs of one run counted twice, with bytes of only the first command of a node, and without the matmuls of
 attention. SmolLM2's: with --recompute full, which multiplies some things twice.
 """
 import json
@@ -96,7 +96,7 @@ class Count(Case):
                          r"(?m)^bare +[\d.]+ ms .* \(medians of 2 rounds\)$"):
             self.assertRegex(text, expected)
 
-    def test_a_profile_of_steps_that_are_not_usual_is_refused_or_told(self):
+    def test_a_profile_of_steps_that_are_not_usual_is_refused_or_reported(self):
         short = ("bench", "--model", TINY, "--device", DEVICE, "--profile", "--max-length", 8, "--max-steps", 1)
         self.fails(2, *short, "--verify-every", 2, says=("leave out --verify-every",))
         told = run(*short, "--learning-rate", 1e30)

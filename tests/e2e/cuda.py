@@ -53,7 +53,7 @@ class Cuda(devices.Tiny):
         self.assertRegex(result.stderr, "(?m)^[0-9]+ kernels ready in [0-9.]+ s: ")
         self.assertNotIn("device cuda", run("eval", "--model", TINY, "--data", self.data, "--device", "cuda").stderr)
 
-    def test_the_plan_has_what_a_card_takes_beside_blocks_and_is_held_against_what_is_free(self):
+    def test_the_plan_has_what_a_card_takes_besides_blocks_and_is_held_against_what_is_free(self):
         plan = json.loads(self.ok("plan", "--model", TINY, "--device", "cuda", "--json"))
         rows = {row["block"]: row["bytes"] for row in plan["table"]}
         for name in ("context (estimate)", "kernels (estimate)", "workspace of matmuls", "graphs (estimate)"):

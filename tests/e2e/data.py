@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Data sets as a user brings them: what happens to rows that are too long or cannot be used, and the account of it.
+"""Data sets as a user brings them: what happens to rows that are too long or cannot be used, and the summary of it.
 
     data.py HONE ASSETS DATA
 """

@@ -5,7 +5,7 @@
 
 Chats of that size are generated, encoded by `hone plan` without a disturbance and, into another cache, by runs of which two get
 SIGKILL at a random moment. The caches must be the same byte by byte, and no run may take more than 300 MB. With 10000 that is
-the large form; it needs the size of the data twice over beside it in FOLDER, which is emptied afterwards. The seed is
+the large form; it needs the size of the data twice over next to it in FOLDER, which is emptied afterwards. The seed is
 printed, and taken from $SEED where it is set.
 """
 import filecmp
@@ -21,6 +21,9 @@ import tempfile
 import time
 
 from stop import stop_when
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+import figures
 
 HONE, MODEL, MEGABYTES = sys.argv[1], sys.argv[2], int(sys.argv[3])
 BYTES_MAX = 300e6
@@ -77,7 +80,7 @@ class Run:
         if "warning" in self.said():
             sys.exit(f"the run had to warn:\n{self.said()}")
         self.report = json.loads(out) if code == 0 else None
-        peak = usage.ru_maxrss * 1024
+        self.peak = peak = usage.ru_maxrss * 1024
         print(f"  {time.monotonic() - self.start:7.1f} s, at most {peak / 1e6:.0f} MB, exit code {code}", flush=True)
         if peak > BYTES_MAX:
             sys.exit(f"that is more than {BYTES_MAX / 1e6:.0f} MB")
@@ -95,6 +98,7 @@ def main(folder):
     print(f"{data.stat().st_size / 1e6:.0f} MB, {rows} rows, seed {seed}\nundisturbed", flush=True)
     run = Run(data, whole)
     run.end()
+    figures.record("Encoding", f"{MEGABYTES} MB of rows", rows=rows, peak=f"{run.peak / 1e6:.0f} MB")
     account = run.report["data"]
     if account["rows_read"] != rows or account["kinds"] != {"messages": rows}:
         sys.exit(f"{rows} rows were written, the run says {account}")

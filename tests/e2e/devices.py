@@ -81,7 +81,7 @@ class Tiny(DeviceCase):
         self.assertEqual(a, b)
 
     def test_a_run_that_is_stopped_goes_on_to_the_same_bytes(self):
-        """A step is under way when the signal comes: it is finished, reported and saved."""
+        """A step is running when the signal comes: it is finished, reported and saved."""
         command = lambda out: [HONE, *map(str, ("train", "--model", TINY, "--data", self.data, "--output", self.dir / out, "--json", "--max-steps",
                                12, "--per-device-train-batch-size", 2, "--lora-dropout", 0.1, "--dtype", "float32", "--device", DEVICE))]
         subprocess.run(command("whole"), check=True, capture_output=True)

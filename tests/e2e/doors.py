@@ -93,7 +93,7 @@ class Doors(Case):
         self.assertEqual(self.opened(), [], result.stderr)
 
     def test_nproc_works_from_a_build_folder_on_the_path(self):
-        """Seen to fail with the launcher told to start `hone`, and with the plug-in looked for in the working directory."""
+        """Seen to fail with a launcher that starts `hone`, and with the plug-in looked for in the working directory."""
         if SANITIZED:
             self.skipTest("MPI leaks")
         result = self.train("--nproc", 2, "--json", program=HONE, path=f"{pathlib.Path(HONE).parent}:{os.environ['PATH']}")

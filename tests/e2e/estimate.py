@@ -158,10 +158,10 @@ class Estimates(Case):
         self.assertIn("nobody has measured", text)
 
     def test_a_table_over_so_many_of_all_cards(self):
-        """A row is what the card's own plan says of the layout. Seen to fail without --world in the rows, and with the first layout
+        """A row is what the card's own plan says of the layout. Seen to fail without --world-size in the rows, and with the first layout
         taken whether it fits or not."""
         model = self.model(LLAMA)
-        args = "--world", 4, "--network", 400, "--per-device-train-batch-size", 8, "--finetuning-type", "full", "--max-steps", 100
+        args = "--world-size", 4, "--network", 400, "--per-device-train-batch-size", 8, "--finetuning-type", "full", "--max-steps", 100
         rows = {row["card"]: row for row in self.cards(model, *args)}
         self.assertEqual({card: rows[card]["layout"] for card in ("b200", "h100", "a100")}, dict(b200="none", h100="optimizer", a100="optimizer"))
         self.assertFalse(rows["rtx4090"]["fits"])
@@ -200,7 +200,7 @@ class Estimates(Case):
         self.assertIn("Copies through PCIe limit it", text)
         fast = self.plan(model, "--max-length", 2048, card="rtx4090")
         self.assertEqual((fast["resident_layers"], fast["estimate"]["copy_wait_seconds"]), (32, 0))
-        self.fails(2, "plan", "--model", model, "--gpu", "rtx4060", "--world", 2, "--resident-layers", 4, says=["leave out --resident-layers 4"])
+        self.fails(2, "plan", "--model", model, "--gpu", "rtx4060", "--world-size", 2, "--resident-layers", 4, says=["leave out --resident-layers 4"])
 
     def test_activations_wait_in_host_memory_where_rows_do_not_fit(self):
         """Of each layer but the last two its input in float32 and attention's output in bfloat16: 24,576 bytes for a token."""
@@ -227,7 +227,7 @@ class Estimates(Case):
         self.assertGreater(both["copied_bytes"], both["offloaded_copied_bytes"])
         self.assertEqual(both["offloaded_bytes"], 30 * 24576 * 8192)
         self.assertIn("*: activations wait in host memory", self.ok("plan", "--model", model, "--gpu", "all", *long))
-        self.fails(2, "plan", "--model", model, "--gpu", "rtx4060", "--world", 2, "--activation-offloading", "on", says=["leave out --activation-offloading on"])
+        self.fails(2, "plan", "--model", model, "--gpu", "rtx4060", "--world-size", 2, "--activation-offloading", "on", says=["leave out --activation-offloading on"])
 
     def test_a_plan_is_for_the_cards_memory_and_types(self):
         model = self.model(LLAMA)
@@ -281,7 +281,7 @@ class Estimates(Case):
     def test_several_cards_share_the_rows_of_a_step(self):
         model, args = self.model(LLAMA), ("--max-length", 1024, "--per-device-train-batch-size", 64, "--micro-batch-tokens", 1024)
         one = self.plan(model, *args[:2], "--per-device-train-batch-size", 8, *args[4:], card="h100")["estimate"]
-        e = self.plan(model, *args, "--world", 8, "--network", 400, card="h100")["estimate"]
+        e = self.plan(model, *args, "--world-size", 8, "--network", 400, card="h100")["estimate"]
         world, trained = e["world"], 41943040
         self.assertEqual(e["step_seconds"], one["step_seconds"])
         replicated, state, gradients, weights = world["layouts"]
@@ -300,8 +300,8 @@ class Estimates(Case):
         self.assertAlmostEqual(replicated["rank_bytes"] - state["rank_bytes"], 12 * trained * 7 / 8, delta=1024)
         self.assertLess(weights["rank_bytes"], state["rank_bytes"])
         self.assertLess(state["rank_bytes"], replicated["rank_bytes"])
-        self.fails(2, "plan", "--model", model, "--gpu", "h100", "--world", 64, says=["16 rows", "--per-device-train-batch-size 64"])
-        self.fails(2, "plan", "--model", model, "--gpu", "h100", "--network", 64, says=["--world"])
+        self.fails(2, "plan", "--model", model, "--gpu", "h100", "--world-size", 64, says=["16 rows", "--per-device-train-batch-size 64"])
+        self.fails(2, "plan", "--model", model, "--gpu", "h100", "--network", 64, says=["--world-size"])
 
 
 class Simulated(Case):

@@ -80,7 +80,7 @@ class Faults(TrainCase):
                 self.wait_for_step(process, out, 2)
                 process.send_signal(number)
                 err = self.finish(process, 10)
-                self.assertRegex(err, rf"(?m)^hone: {out}: the step under way is finished and the state saved; a second ")
+                self.assertRegex(err, rf"(?m)^hone: {out}: the current step is finished and the state saved; a second ")
                 step = int(re.search(r"(?m)^hone: stopped after step (\d+); the state is in \S+/checkpoint-\1\.", err)[1])
                 self.assertEqual((checkpoints(self.dir / out), self.steps(out)[-1]), ([step], step))
 
@@ -103,7 +103,7 @@ class Faults(TrainCase):
 
     def test_a_fault_that_another_process_sends_ends_it_at_once(self):
         """As a watchdog does. Seen to fail: the first one was taken for a fault that happens again, and the run went on; in a matmul
-        it was told as memory that ran out."""
+        it was reported as memory that ran out."""
         environment = {**os.environ, "ASAN_OPTIONS": NOT_THEIRS, "TSAN_OPTIONS": NOT_THEIRS}
         for number, i in itertools.product((signal.SIGABRT, signal.SIGSEGV, signal.SIGBUS), range(4)):
             process = self.start(f"{number.name}{i}", "--max-steps", 100000, "--save-steps", 0, env=environment)
@@ -172,7 +172,7 @@ class Faults(TrainCase):
         return model
 
     def test_an_export_that_is_stopped_leaves_nothing(self):
-        """Its parts once stayed beside the output, as large as a model."""
+        """Its parts once stayed next to the output, as large as a model."""
         model = self.large_model()
         for number in (signal.SIGINT, signal.SIGTERM):
             before = set(self.dir.rglob("*"))
@@ -209,7 +209,7 @@ class Faults(TrainCase):
         os.truncate(tokens, 0)
         self.assertIn(f"hone: {tokens}: truncated", self.finish(process, 3).splitlines()[-1])
 
-    def test_a_model_is_saved_only_beside_the_files_that_it_was_trained_with(self):
+    def test_a_model_is_saved_only_next_to_the_files_that_it_was_trained_with(self):
         """Seen to fail: a new download in the place of --model gave its tokenizer to weights that were trained with the old one."""
         model = self.dir / "model"
         shutil.copytree(TINY, model)
@@ -239,7 +239,7 @@ class Faults(TrainCase):
         self.assertEqual(self.steps("out")[-1], 40)
 
     def test_a_run_whose_output_was_moved_leaves_the_next_ones_alone(self):
-        """Seen to fail: the first run made the folder anew, and its checkpoints, result and lines came between those of the second."""
+        """Seen to fail: the first run made the folder again, and its checkpoints, result and lines came between those of the second."""
         first = self.start("out", "--max-steps", 120, "--save-steps", 60)
         self.wait_for_step(first, "out", 2)
         (self.dir / "out").rename(self.dir / "moved")
@@ -302,7 +302,7 @@ class Faults(TrainCase):
         process = self.start("out", "--save-steps", 3, limit=100_000)
         err = self.finish(process, 3)
         self.assertRegex(err.splitlines()[-1], r"^hone: \S+/out/checkpoint-3\.part/.*: cannot write: File too large\. "
-                         "Nothing was saved before: with that mended, the same command begins anew$")
+                         "Nothing was saved before: once that is fixed, the same command starts over$")
         self.assertEqual(sorted(p.name for p in (self.dir / "out").iterdir()), ["metrics.jsonl", "run.json"])
 
     def test_a_save_that_fails_says_what_the_same_command_will_do(self):
@@ -315,11 +315,11 @@ class Faults(TrainCase):
         self.assertEqual(checkpoints(self.dir / "out"), [3])
         for resume, words in ("auto", ""), (self.dir / "out/checkpoint-3", " with --resume auto"):
             err = self.finish(self.start("out", *more, "--resume", resume, limit=100_000), 3)
-            self.assertRegex(err.splitlines()[-1], rf"File too large\. What was saved before stays: with that mended, the same command{words} resumes$")
+            self.assertRegex(err.splitlines()[-1], rf"File too large\. What was saved before stays: once that is fixed, the same command{words} resumes$")
             self.assertEqual(checkpoints(self.dir / "out"), [3])
 
     @unittest.skipIf(SANITIZED, "a sanitizer takes terabytes of addresses")
-    def test_too_few_addresses_are_told_at_every_limit(self):
+    def test_too_few_addresses_are_reported_at_every_limit(self):
         """ulimit -v: just below what a run needs, the main thread's stack could not grow in a step, and SIGSEGV was the answer."""
         def train(limit):
             shutil.rmtree(self.dir / "out", ignore_errors=True)

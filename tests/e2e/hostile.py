@@ -22,6 +22,8 @@ import sys
 import tempfile
 import time
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+import figures
 from case import CHAT, HONE, SANITIZED, TINY, Case, main
 
 CORPUS = pathlib.Path(__file__).parent.parent / "fuzz/corpus"
@@ -335,8 +337,8 @@ class Hostile(Case):
             self.good[name] = run
         return self.good[name]
 
-    def run_all(self, cases):
-        """[(title, files)]; prints the largest figures."""
+    def run_all(self, name, cases):
+        """[(title, files)], and what they are; prints the largest figures."""
         placed = [(title, files, *self.place(files)) for title, files in cases]
         for _, files, folder, command in placed:
             self.baseline(folder, next(iter(files)), command)
@@ -360,6 +362,9 @@ class Hostile(Case):
         print(f"{len(runs)} files, {sum(run.code == 0 for run in runs)} of them good; the largest time {largest['seconds'][0]:.2f} s "
               f"({largest['seconds'][1]}), memory {largest['memory'][0] / 1e6:.0f} MB above {FACTOR} times the file ({largest['memory'][1]})",
               file=sys.stderr)
+        figures.record("Hostile files", name, files=len(runs), good=sum(run.code == 0 for run in runs),
+                       largest_time=f"{largest['seconds'][0]:.2f} s, {largest['seconds'][1]}",
+                       largest_memory=f"{largest['memory'][0] / 1e6:.0f} MB above {FACTOR} times the file, {largest['memory'][1]}")
 
     def corpus(self, name):
         return sorted((CORPUS / name).iterdir())[::EVERY]
@@ -392,10 +397,10 @@ class Hostile(Case):
             place, sums, state = parts(path.read_bytes(), 3)
             cases.append((f"checkpoint/{path.name}", {"trainer_state.json": place, **({"checksums.xxh128": sums} if sums else {}),
                                                       **({"state.safetensors": safetensors(state)} if state else {})}))
-        self.run_all(cases)
+        self.run_all("of the fuzzers", cases)
 
     def test_what_is_large(self):
-        self.run_all([(f"{name}: {title}", {name: content}) for name, title, content in make()[::EVERY if SANITIZED else 1]])
+        self.run_all("large", [(f"{name}: {title}", {name: content}) for name, title, content in make()[::EVERY if SANITIZED else 1]])
 
     def reads(self, name):
         """The commands that read a file of this name, which is put there by itself: {where it is: commands}."""
@@ -479,7 +484,7 @@ class Hostile(Case):
                 if path.suffix in (".json", ".safetensors", ".jinja"):
                     whole = path.read_bytes()
                     cases += [(f"{path.name} of {at} bytes", {path.name: whole[:at]}) for at in (0, 7, len(whole) // 2, len(whole) - 1)]
-        self.run_all(cases[::EVERY])
+        self.run_all("truncated", cases[::EVERY])
 
 
 if __name__ == "__main__":

@@ -92,7 +92,7 @@ class Init(Case):
         self.assertEqual(report["eval_rows"], 5)
         self.ok("train", "--config", self.yaml, "--output", self.dir / "out", "--max-steps", 1)
 
-    def test_rows_beyond_the_window_are_told(self):
+    def test_rows_beyond_the_window_are_reported(self):
         window = json.loads((TINY / "config.json").read_text())["max_position_embeddings"]
         self.init(self.write("long.jsonl", *map(chat, range(50)), chat(1, window + 10)))
         self.assertEqual((self.keys()["max_length"], self.keys()["excess_length"]), (str(window), "truncate"))

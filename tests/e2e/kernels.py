@@ -121,7 +121,7 @@ class Kernels(devices.DeviceCase):
         self.assertEqual(result.returncode, 0, result.stderr)
         return sorted((self.dir / out).iterdir()), result.stdout
 
-    def test_the_package_of_kernels_is_found_beside_hone(self):
+    def test_the_package_of_kernels_is_found_next_to_hone(self):
         (tarball, deb, wheel), said = self.package("made")
         self.assertRegex(said, rf"[1-9]\d* kernels for {TARGET} by NVRTC 1[23]\.\d+")
         for one, again in zip((tarball, deb, wheel), self.package("again")[0]):

@@ -18,7 +18,7 @@ NVRTC_12, NVRTC_13 = STAND_INS / "libnvrtc.so.12", STAND_INS / "libnvrtc.so.13"
 
 class Libraries(Case):
     def devices(self, **environment):
-        """The line about CUDA, and what was said beside it."""
+        """The line about CUDA, and what was said besides it."""
         result = run("devices", env={**os.environ, "CUDASIM_QUIET": "1", "HONE_OPENCL_LIBRARY": "/nowhere",
                                      **{k: str(v) for k, v in environment.items()}})
         self.assertEqual(result.returncode, 0, result.stderr)
@@ -68,7 +68,7 @@ class Libraries(Case):
         self.says(words, "cuBLAS: starting: error 1", "hone's own kernels")
         self.assertEqual(words.count("\n"), 1)
 
-    def test_nvrtc_finds_its_other_library_beside_itself_whatever_the_loader_knows(self):
+    def test_nvrtc_finds_its_other_library_next_to_itself_whatever_the_loader_knows(self):
         """Seen to fail without open_builtins."""
         line, _ = self.devices(CUDASIM_DRIVER=13000, HONE_NVRTC_LIBRARY=NVRTC_13)
         self.says(line, "cudasim 8.9")

@@ -134,7 +134,7 @@ class Library(Case):
         example = self.prefix / "share/doc/hone/examples"
         self.assertLessEqual(len((example / "embed.c").read_text().splitlines()), 60)
         flags = self.shell("pkg-config", "--cflags", "--libs", "hone").split()
-        self.shell("cc", *STRICT, example / "embed.c", *flags, "-lm", "-o", "embed")
+        self.shell("cc", *STRICT, example / "embed.c", *flags, "-o", "embed")
         said = self.shell("./embed", TINY, "c")
         losses = [float(loss) for loss in re.findall(r"loss ([\d.]+)", said)]
         self.assertLess(losses[-1], losses[0])

@@ -383,7 +383,7 @@ TABLE = [
     (2, AGAIN.replace("{copy}", "3").replace("{tiny}", "{other}"), "--resume none"),
     (3, TRAIN + " --resume {d}/nune", "nune", "checkpoint-N"),
     (3, TRAIN + " --resume {d}/empty", "not a checkpoint", "checkpoint-N"),
-    # Wrong options are told before the data is read, which may take long: here all of it is broken
+    # Wrong options are reported before the data is read, which may take long: here all of it is broken
     (2, BROKEN + " --lora-target-modules query,value", "query", "this model has q_proj"),
     (2, BROKEN + " --adam-epsilon 0", "--adam-epsilon", "1e-30"),
     (2, BROKEN + " --early-stopping-patience 2", "needs validations", "--eval-data FILE"),
@@ -467,7 +467,7 @@ class Mistakes(unittest.TestCase):
             for _, line, said in found:
                 print(f"$ hone {line}\n{said}", end="")
 
-    def test_what_may_not_be_read_is_told(self):
+    def test_what_may_not_be_read_is_reported(self):
         """As another user, since root may read all."""
         closed, theirs = self.dir / "closed", self.dir / "theirs"
         shutil.copytree(TINY, closed / "model")

@@ -1,4 +1,4 @@
-"""The tarball and the wheel of packaging/bundle.py: packages.py HONE ASSETS DATA [--large], built below HONE's folder.
+"""The tarball and the wheel of packaging/bundle.py: packages.py HONE ASSETS DATA [--large], built next to HONE's folder.
 
 Both need nothing but glibc. With --large: the same sources give the same bytes, in another folder too.
 """
@@ -23,14 +23,14 @@ class Packages(Case):
 
     def bundle(self, build, name):
         self.make("cmake", "-G", "Ninja", "-S", ROOT, "-B", build, "-DCMAKE_BUILD_TYPE=Release", "-DHONE_PORTABLE=ON",
-                  "-DCMAKE_INSTALL_LIBDIR=lib")
+                  "-DCMAKE_INSTALL_LIBDIR=lib", "-DCMAKE_C_COMPILER=gcc")
         self.make("cmake", "--build", build)
         self.make(sys.executable, ROOT / "packaging/bundle.py", build, self.dir / name)
         tarball, wheel = sorted((self.dir / name).iterdir(), key=lambda path: path.suffix)
         return tarball, wheel
 
     def test_packages(self):
-        folder = pathlib.Path(HONE).resolve().parent
+        folder = pathlib.Path(HONE).resolve().parents[1]       # as deep as HONE's: a cache of objects has those of this build
         tarball, wheel = self.bundle(folder / "portable", "made")
         for one, again in zip((tarball, wheel), self.bundle(folder / "elsewhere/portable", "again") if "--large" in sys.argv else ()):
             self.assertEqual(one.read_bytes(), again.read_bytes(), f"{one.name}: another folder gives other bytes")

@@ -3,7 +3,7 @@
 
     peers.py HONE ASSETS DATA
 
-The hello is made here a second time, from src/dist/hello.h. All of these were seen to fail: a secret of one letter was taken and
+The hello is made here a second time, from src/dist/handshake.h. All of these were seen to fail: a secret of one letter was taken and
 guessed in 0.04 s, it opened the port at all addresses, without one any user of the machine could join, and what ranks send could be
 changed on the way.
 """
@@ -203,7 +203,7 @@ class Peers(Case):
             line = server.accept()[0]
             with contextlib.suppress(OSError):
                 line.sendall(b"hone-3\n\0" + bytes(32))
-                os._exit(3 if take(line, ANSWER) else 0)    # it would have been told who calls
+                os._exit(3 if take(line, ANSWER) else 0)    # it would have learned who calls
             os._exit(0)
         os.read(ready[0], 1)
         self.start(1, port)

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""hone plan for models of published dimensions, from config.json alone.
+"""hone plan for models of published dimensions, only from config.json.
 
     plan.py HONE ASSETS DATA
 
@@ -109,7 +109,7 @@ class Plans(Case):
 
     def test_qlora_holds_linear_layers_in_4_13_bits(self):
         """A matrix is codes, a byte for 64 of them, a float32 for 256 such bytes and one for all; every array begins at a multiple of
-        256. The map of bytes, the vectors and the rotary frequencies lie beside them, and so do the matrices of experts, which stay
+        256. The map of bytes, the vectors and the rotary frequencies lie next to them, and so do the matrices of experts, which stay
         in 16 bits. The embedding, the head and what else is dense stay in their files."""
         def place(size):
             return -(size // -256) * 256

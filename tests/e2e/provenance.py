@@ -12,7 +12,7 @@ import shutil
 import subprocess
 import sys
 
-from case import TINY, main, run
+from case import TINY, forge_checksums, main, run
 from train import TrainCase, chat
 
 SIGN = pathlib.Path(__file__).parents[2] / "packaging/sign.py"
@@ -206,10 +206,32 @@ class Provenance(TrainCase):
 
     def test_a_result_that_is_not_signed_keeps_no_signature_of_an_earlier_one(self):
         out = self.signed()
-        self.train("out", "--max-steps", 2, "--save-steps", 1)
+        again = run(*self.command("out", "--max-steps", 2, "--save-steps", 1))
+        self.assertEqual(again.returncode, 0, again.stderr)
+        self.assertIn(f"{SIGNATURE}: removed, because the result that takes its place is not signed", again.stderr)
         self.assertFalse((out / SIGNATURE).exists())
         self.ok("verify", out)
         self.refused(out, says=["is missing"])
+
+    def test_a_run_that_signs_resumes_only_from_what_the_same_key_signed(self):
+        """Fails without origin_check_signed: the run's own signature would stand for the steps of somebody who planted a checkpoint."""
+        out = self.signed("out", "--save-total-limit", 9)
+        self.train("planted", "--max-steps", 4, "--save-steps", 2)                  # the same run, by somebody without the key
+        shutil.copytree(self.dir / "planted/checkpoint-4", out / "checkpoint-4")
+        self.train("longer", "--max-steps", 3, "--save-steps", 1, "--sign", self.key)
+        forged = shutil.copytree(self.dir / "longer/checkpoint-3", out / "checkpoint-3")
+        flip(forged / "state.safetensors", -1)
+        forge_checksums(forged)
+        result = run(*self.command("out", "--max-steps", 2, "--save-steps", 1, "--sign", self.key))
+        self.assertEqual(result.returncode, 0, result.stderr)
+        for step in (4, 3):
+            self.assertIn(f"checkpoint-{step} cannot be used, the one before it is tried", result.stderr)
+        self.assertIn("provenance.json.minisig: is missing: this is not signed. With --sign a run takes only", result.stderr)
+        self.assertIn("state.safetensors: was changed", result.stderr)
+        self.fails(4, *self.command("elsewhere", "--max-steps", 2, "--sign", self.key, "--resume", self.dir / "planted/checkpoint-2"),
+                   says=["is missing: this is not signed", "--resume none"])
+        self.fails(4, *self.command("elsewhere", "--max-steps", 2, "--sign", self.dir / "other.key", "--resume", out / "checkpoint-1"),
+                   says=["is by the key", "and not by"])
 
     def test_the_best_checkpoint_as_the_result_has_a_record_of_its_own(self):
         against = [chat(i) for i in range(6)]
@@ -222,7 +244,7 @@ class Provenance(TrainCase):
         self.assertEqual({f["name"] for f in record["files"]}, {"adapter_config.json", "adapter_model.safetensors"})
         self.ok("verify", self.dir / "out", "--verify-key", self.public)
 
-    def test_all_weights_have_a_record_too_and_no_file_that_a_stranger_put_beside_them_is_signed(self):
+    def test_all_weights_have_a_record_too_and_no_file_that_a_stranger_put_next_to_them_is_signed(self):
         (self.dir / "out").mkdir()
         out = self.signed("out", "--finetuning-type", "full", "--learning-rate", "1e-4")
         names = {f["name"] for f in json.loads((out / RECORD).read_text())["files"]}

@@ -78,7 +78,7 @@ class Pull(HubCase):
         self.ok("plan", "--model", NAME)
         before = len(self.hub.requests)
         self.assertEqual(self.pull()["downloaded_bytes"], 0)
-        self.assertEqual(len(self.hub.requests), before + 1)                            # the list alone
+        self.assertEqual(len(self.hub.requests), before + 1)                            # only the list
 
     def test_a_second_pull_asks_for_the_list_alone(self):
         self.pull()
@@ -394,7 +394,7 @@ class Pull(HubCase):
         self.pull()
         self.assertFalse(any(left.values()))
 
-    def test_faults_that_stay_are_told(self):
+    def test_faults_that_stay_are_reported(self):
         self.hub.fault = lambda handler, kind, name: handler.answer(429, Retry_After="0.1") or True
         self.fails(3, "pull", NAME, says=["429", "HF_TOKEN"])
         self.assertEqual(len(self.hub.requests), 5)
@@ -404,6 +404,8 @@ class Pull(HubCase):
         start = time.monotonic()
         self.fails(3, "pull", NAME, says=["127.0.0.1:9", "failed 5 times"])
         self.assertLess(time.monotonic() - start, 30)
+        os.environ["HF_ENDPOINT"] = "http://no-such-hub.invalid"
+        self.fails(3, "pull", NAME, says=["no-such-hub.invalid", "failed 5 times"])
 
     def test_the_environment(self):
         for value, words in (("ftp://x", "HF_ENDPOINT"), ("huggingface.co", "HF_ENDPOINT")):

@@ -248,7 +248,7 @@ class Server(HubCase):
     def test_an_index_without_measure_is_refused_before_it_is_downloaded(self):
         self.hub.extra = [{"rfilename": "model.safetensors.index.json", "size": 10**15, "blobId": "0" * 40}]
         self.fails(4, "pull", NAME, says=["model.safetensors.index.json", "64 MB"])
-        self.assertEqual(len(self.hub.requests), 1)                                     # the list alone
+        self.assertEqual(len(self.hub.requests), 1)                                     # only the list
         self.assertFalse(self.model.exists())
 
     def test_answers_that_break_off_again_and_again_have_an_end(self):

@@ -6,8 +6,8 @@
 The measure of what ranks may change is what one process changes by itself: the largest difference between the losses of two of
 its runs whose micro-batches are cut differently, with a learning rate at which they do not grow: at 0.01 LoRA's last digits become
 1e-2 on some processors. A run of ranks must be as near to the run of one process with the same options, to the last digit of a loss;
-in bfloat16, where each cut draws roundings anew, half as near. Both distances are printed.
-Without --large: a tiny model. With it: SmolLM2, with this method alone or with all, and the throughput of two ranks with a thread
+in bfloat16, where each cut draws other roundings, half as near. Both distances are printed.
+Without --large: a tiny model. With it: SmolLM2, with only this method or with all, and the throughput of two ranks with a thread
 each against one with two.
 
 Seen to fail: losses, with the divisor of a rank's own sequences in place of all (micro_weigh), with dropout's draws by the rank's
@@ -109,7 +109,7 @@ class Tiny(Ranks):
             self.compare(method, [(2,), (2, *OPTIMIZER), (3, *OPTIMIZER), (2, *GRADIENTS), (3, *GRADIENTS)])
 
     def test_sharded_weights_are_gathered_as_they_are_stored(self):
-        """Each layer once in each micro-batch: two layers stay in their stages. Rank 0 keeps half of what it kept alone."""
+        """Each layer once in each micro-batch: two layers stay in their stages. Rank 0 keeps half of what it keeps as a single process."""
         layers = [0, 0]
         for name, (_, shape, _) in tensors(TINY / "model.safetensors").items():
             if ".layers." in name:
@@ -227,7 +227,7 @@ class Tiny(Ranks):
         self.assertEqual(json.loads(r.stdout)["steps"], 2)
         self.assertEqual(lines(self.dir / "out")[0]["ranks"], 2)
 
-    def test_a_rank_that_does_not_start_is_told(self):
+    def test_a_rank_that_does_not_start_is_reported(self):
         """Seen to fail: MPI waits without a word, and for ever if the process has ended."""
         script = self.dir / "start"
         script.write_text(f'#!/bin/sh\n[ "$OMPI_COMM_WORLD_RANK" = 1 ] && exec sleep 300\nexec {HONE} "$@"\n')
@@ -277,23 +277,24 @@ class Tiny(Ranks):
         self.assertIn("1 of 3 ranks do not compute on cpu, as rank 0 does", err)
 
     def test_a_failure_of_one_rank_ends_all(self):
-        """Rank 1 alone has no model."""
+        """Only rank 1 has no model."""
         code, err = self.twist("--model", self.dir / "nothing")
         self.assertNotEqual(code, 0)
         self.assertIn("nothing", err)
 
-    def twist(self, *args):
-        """A run of three ranks, of which rank 1 is given more: its exit code and what it says."""
+    def twist(self, *args, command=None):
+        """A run of three ranks (or another command), of which rank 1 is given more: its exit code and what it says."""
         script = self.dir / "start"
         more = " ".join(map(str, args))
         script.write_text(f'#!/bin/sh\n[ "$OMPI_COMM_WORLD_RANK" = 1 ] && set -- "$@" {more}\nexec {HONE} "$@"\n')
         script.chmod(0o755)
-        r = subprocess.run(["mpirun", "-n", "3", script, *map(str, self.command("out", "--max-steps", 6))], capture_output=True, text=True,
-                           timeout=120, env={**os.environ, **MPI})
+        command = command or self.command("out", "--max-steps", 6)
+        r = subprocess.run(["mpirun", "-n", "3", script, *map(str, command)], capture_output=True, text=True, timeout=120,
+                           env={**os.environ, **MPI})
         return r.returncode, r.stderr
 
     def test_ranks_that_were_given_something_else_say_so(self):
-        """Without alike.c: the first four train to the end and write a result, the number of steps hangs, and the model ends by a
+        """Without ranks_agree.c: the first four train to the end and write a result, the number of steps hangs, and the model ends by a
         truncated message."""
         other = self.write("other.jsonl", *map(chat, range(100, 124)))
         for says, *args in (("learning_rate is 0.5 here and 0.01 on rank 0", "--learning-rate", 0.5), ("seed is 7 here", "--seed", 7),
@@ -303,10 +304,12 @@ class Tiny(Ranks):
             self.assertEqual(code, 2, err)
             self.assertIn(says, err)
             self.assertFalse((self.dir / "out" / "adapter_model.safetensors").exists())
+        code, err = self.twist("--model", ASSETS / "models/tiny-mistral", command=("bench", "--model", TINY, "--max-steps", 2))
+        self.assertEqual((code, "is not the model" in err), (2, True), err)
         self.assertEqual(self.twist("--threads", 1, "--data", f"./{os.path.relpath(self.data)}")[0], 0)    # what may differ
 
     def start(self, ranks, out, *args, nproc=None, ignored=()):
-        """A run under way: its process, and those of its ranks, in order. nproc: hone starts this launcher by itself."""
+        """A run in progress: its process, and those of its ranks, in order. nproc: hone starts this launcher by itself."""
         words = [HONE, *map(str, self.command(out, *args))]
         words = [*words, "--nproc", str(ranks)] if nproc else ["mpirun", "-n", str(ranks), *words]
         launcher = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
@@ -413,12 +416,12 @@ class Tiny(Ranks):
             args = "--max-steps", 1, "--dtype", "bfloat16", *more
             r = self.train(2, f"out-{number}", *args)
             words = ["plan", *self.command(f"out-{number}", *args)[1:]]
-            alone, shared, wide = (json.loads(self.ok(*words, *world)) for world in ([], ["--nproc", 2], ["--world", 4]))
+            alone, shared, wide = (json.loads(self.ok(*words, *world)) for world in ([], ["--nproc", 2], ["--world-size", 4]))
             self.assertEqual([plan["ranks"] for plan in (alone, shared, wide)], [1, 2, 4])
             self.assertEqual(shared["allocated_bytes"], r["allocated_bytes"])
             if "--shard" in more:
                 self.assertLess(wide["allocated_bytes"], shared["allocated_bytes"])
-        self.assertIn("this is a rank of 4, with --shard optimizer", self.ok(*(w for w in words if w != "--json"), "--world", 4))
+        self.assertIn("this is a rank of 4, with --shard optimizer", self.ok(*(w for w in words if w != "--json"), "--world-size", 4))
 
     def test_trained_weights_are_said_not_to_be_divided(self):
         args = "--finetuning-type", "full", "--max-steps", 1, *WEIGHTS

@@ -36,7 +36,7 @@ class Reports(Case):
         self.assertEqual(json.loads(self.ok("inspect", "adapter", "--adapter", self.out, "--json")), report)
         self.assertIn("rank               4", self.ok("inspect", "adapter", self.out))
 
-    def test_an_adapter_that_does_nothing_and_a_broken_one_are_told(self):
+    def test_an_adapter_that_does_nothing_and_a_broken_one_are_reported(self):
         self.train("--learning-rate", 0)
         self.assertEqual(self.inspect("adapter", self.out)["changes_the_model"], False)
         file = self.out / "adapter_model.safetensors"
@@ -56,7 +56,7 @@ class Reports(Case):
         self.assertEqual(report["adapter"]["rank"], 16)
         self.assertEqual(self.inspect("checkpoint", self.out / "checkpoint-2")["step"], 2)
 
-    def test_a_damaged_checkpoint_is_told(self):
+    def test_a_damaged_checkpoint_is_reported(self):
         self.train()
         file = self.out / "checkpoint-4/state.safetensors"
         bytes_ = bytearray(file.read_bytes())

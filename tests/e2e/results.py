@@ -90,7 +90,7 @@ class Results(TrainCase):
         self.assertEqual(lines(self.dir / "best")[-1]["result_step"], best)
         files = {p.name for p in (self.dir / "best").iterdir() if p.is_file()}
         self.assertEqual(files, {"adapter_model.safetensors", "adapter_config.json", "metrics.jsonl", "run.json", "provenance.json"})
-        # with all weights, and told to a person
+        # with all weights, and shown to a person
         args = [a for a in self.command("full", "--finetuning-type", "full", "--eval-data", self.against, "--eval-steps", 4, "--max-steps", 40,
                                         "--learning-rate", 0.01, "--load-best-model-at-end") if a != "--json"]
         text = self.ok(*args)
@@ -99,7 +99,7 @@ class Results(TrainCase):
         self.ok("generate", "--model", self.dir / "full", "--prompt", "Hi", "--max-new-tokens", 2)
 
     def test_the_best_checkpoint_of_a_run_that_goes_on_elsewhere(self):
-        """Seen to fail: it was told after the last step that it is gone, and there was no result. Files beside it stay there."""
+        """Seen to fail: it was reported after the last step that it is gone, and there was no result. Files next to it stay there."""
         r = self.overfit("best", "--load-best-model-at-end", "--save-steps", 4)
         best, whole = r["best_step"], self.result("best")
         (self.dir / f"best/checkpoint-{best}/metrics.jsonl").write_text("hi\n")
@@ -115,7 +115,7 @@ class Results(TrainCase):
         self.assertEqual(lines(self.dir / "nowhere")[-1]["how"], "failed")
 
     def test_the_best_checkpoint_is_known_by_what_it_says(self):
-        """Seen to fail: the checkpoint that had its name became the result; a damaged one was told after the last step."""
+        """Seen to fail: the checkpoint that had its name became the result; a damaged one was reported after the last step."""
         args = ("--load-best-model-at-end", "--save-steps", 4)
         best, whole = self.overfit("best", *args)["best_step"], self.result("best")
         names = [self.dir / f"best/checkpoint-{step}" for step in (best, 40)]

@@ -3,7 +3,7 @@
 
     rows.py HONE ASSETS DATA
 
-Files of every form and packing, rows of every kind, 1,000 broken rows of 40 kinds of which each is told with its place and
+Files of every form and packing, rows of every kind, 1,000 broken rows of 40 kinds of which each is reported with its place and
 cause, and what the checks find.
 """
 import gzip

@@ -110,7 +110,7 @@ class Screens(TrainCase):
         self.processes = []
 
     def tearDown(self):
-        """A run that is under way writes into the folder that is removed."""
+        """A run that is running writes into the folder that is removed."""
         for process in self.processes:
             process.kill()
             process.wait(60)
@@ -217,7 +217,7 @@ class Screens(TrainCase):
             self.assertLess(max(len(line) for d in terminal.draws()[before + 2:] for line in d), columns)
         terminal.process.send_signal(signal.SIGTERM)
         self.assertEqual(terminal.finish(), 10)
-        self.assertIn("hone: SIGTERM: the step\nunder way is finished and\n", terminal.text())
+        self.assertIn("hone: SIGTERM: the\ncurrent step is finished\n", terminal.text())
 
     def test_a_long_step_is_drawn_again_when_the_size_changes_and_as_time_passes(self):
         """Between two events nothing but the thread that waits for signals can."""
@@ -229,11 +229,11 @@ class Screens(TrainCase):
             terminal.resize(columns)
             while len(terminal.draws()[-1][0]) != columns - 1:
                 self.assertTrue(terminal.read(5))
-        self.assertLess(time.monotonic() - start, 6)                    # by the clock alone it is once a second
+        self.assertLess(time.monotonic() - start, 6)                    # only by the clock it is once a second
         terminal.until(r" 0:0[1-9] ", 20)
         self.assertIn("step 0/", terminal.draws()[-1][0])
         os.write(terminal.master, b"\x03")
-        terminal.until("hone: SIGINT: the step under way is finished", 2)
+        terminal.until("hone: SIGINT: the current step is finished", 2)
         os.write(terminal.master, b"\x03")
         self.assertEqual(terminal.finish(), -signal.SIGINT)
 
@@ -334,7 +334,7 @@ class Screens(TrainCase):
         self.assertEqual(process.wait(60), 10)
         self.assertEqual(self.state("out")["state"], "stopped")
 
-    def test_a_finished_run_is_told_at_once(self):
+    def test_a_finished_run_is_reported_at_once(self):
         r = self.train("out", "--eval-data", self.valid)
         out = self.ok("watch", self.dir / "out")
         self.assertRegex(out, r"(?m)^finished +step 6 of 6$")
@@ -361,7 +361,7 @@ class Screens(TrainCase):
         self.train_in_two("out")
         self.assertAlmostEqual(self.state("out")["seconds"], sum(line.get("step_seconds", 0) for line in self.lines("out")), 6)
 
-    def test_early_stopping_and_the_step_of_the_result_are_told(self):
+    def test_early_stopping_and_the_step_of_the_result_are_reported(self):
         other = [chat(i) for i in range(6)]
         for row in other:                                               # its loss goes down, and later up
             row["messages"][1]["content"] = "Nothing of the kind: Debian has no such thing."
@@ -477,10 +477,10 @@ class Screens(TrainCase):
             speed = text[text.index('aria-label="Tokens per second"'):]
             self.assertEqual(re.findall(r'text-anchor="end">([^<]*)</text>', speed), [*ticks, "step"])
 
-    def test_a_report_of_a_run_under_way(self):
+    def test_a_report_of_a_run_that_is_running(self):
         self.start("out", "--max-steps", 100000, "--save-steps", 0)
         self.wait_for_step("out", 3)
-        self.assertIn("The run is under way", self.page("out").words)
+        self.assertIn("The run is still running", self.page("out").words)
 
     def test_hostile_files_make_a_page_all_the_same(self):
         self.train("out", "--eval-data", self.valid)
@@ -502,7 +502,7 @@ class Screens(TrainCase):
                                        for s, v in ((7, 1e308), (8, -1e308), (9, 0), (10, 1e-320), (2**60, 5), (-5, 3), ("x", "y"), (11, None), (11.5, [1])))
                        + '{"event": "eval", "step": 3, "eval_loss": 1e999}\n{"event": "eval", "step": 1e5, "eval_loss": "x"}\n{"event": "start", "steps": -1}\n',
             "not JSON": "\x00\xff\n{]\n[]\n7\nnull\n" + "[" * 100000 + "\n" + '{"step": 1' + "\n" + "x" * 3_000_000 + "\n",
-            "empty": "", "one line": '{"step": 1, "loss": 2.5}\n', "header alone": lines.split("\n")[0] + "\n",
+            "empty": "", "one line": '{"step": 1, "loss": 2.5}\n', "only a header": lines.split("\n")[0] + "\n",
             "cut": lines[:-20], "many": "".join(f'{{"step": {i}, "loss": {1 / i}}}\n' for i in range(1, 20001)),
         }
         runs = {"good": good, "poisoned": json.dumps(poison(tree)), "a list": "[]", "cut": good[:200], "empty": "", "wrong types": json.dumps(

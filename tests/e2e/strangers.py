@@ -4,7 +4,7 @@
 Each test plants a text in one kind of place, a file's name, a tensor's, a key, a message of a template, and gives it to the commands
 that could show it: once to a pipe and once to a terminal. Nothing of it may control a terminal, change the direction of text, hide
 in it or begin a line of its own, on either, nor in a page. The ways are printed at the end. That no way is missing is a matter of
-the source: src/cli/out.h is the only one, and tests/layers.py refuses another (rule "out").
+the source: src/cli/view/out.h is the only one, and tests/layers.py refuses another (rule "out").
 """
 import fcntl
 import json

@@ -91,7 +91,7 @@ class Sync(Case):
                 subprocess.run(["rm", "-r", self.dir / out], check=True)
 
     def test_a_validation_is_that_of_one_process_where_shares_differ(self):
-        """Ranks have micro-batches of different sizes here, and must cut the validation alike all the same."""
+        """Ranks have micro-batches of different sizes here, and must cut the validation the same way all the same."""
         rows, valid = [chat(i) for i in range(24)], self.write("valid.jsonl", *map(chat, range(50, 57)))
         args = "--per-device-train-batch-size", 8, "--max-steps", 1, "--eval-data", valid, "--learning-rate", 0, "--micro-batch-tokens", 0
         one = self.train(1, "one", rows, *args)

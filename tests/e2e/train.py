@@ -3,7 +3,7 @@
 
     train.py HONE ASSETS DATA [--large]
 
-Without --large: a tiny model; what a run writes, that it gives the same bytes however it is cut, and what mistakes are told.
+Without --large: a tiny model; what a run writes, that it gives the same bytes however it is cut, and how mistakes are reported.
 With it: SmolLM2, the plan against measured memory, and start-up.
 """
 import itertools
@@ -468,7 +468,7 @@ class Tiny(TrainCase):
             (folder / "checksums.xxh128").write_text("".join(line for line in lines if name not in line))
             self.fails(4, *self.command("out", "--resume", folder), says=["checkpoint-6", "list of checksums is damaged", name])
 
-    def test_micro_batches_of_another_size_are_told(self):
+    def test_micro_batches_of_another_size_are_reported(self):
         self.train("out", "--micro-batch-tokens", 256)
         r = run(*self.command("out", "--micro-batch-tokens", 256))
         self.assertNotIn("--micro-batch-tokens", r.stderr)
@@ -476,7 +476,7 @@ class Tiny(TrainCase):
         self.assertIn("--micro-batch-tokens 512 is not used: the run that is resumed has micro-batches of 256", r.stderr)
 
     def test_a_run_that_starts_over_keeps_what_others_left(self):
-        """Seen to fail: the adapter of the first run stayed beside the model of the second."""
+        """Seen to fail: the adapter of the first run stayed next to the model of the second."""
         self.train("out", "--save-steps", 2)
         result = self.result("out")
         before = {p.name: p.read_bytes() for p in (self.dir / "out/checkpoint-6").iterdir()}

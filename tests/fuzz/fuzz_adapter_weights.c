@@ -3,6 +3,7 @@
 #include "model.h"
 
 #include "models/lora.h"
+#include "models/lora_model.h"
 #include "run/session.h"
 
 static void check(const struct session *s)

@@ -1,6 +1,6 @@
-/* The input is a tokenizer_config.json, and after zero bytes a special_tokens_map.json, a generation_config.json and a row,
- * beside a good tokenizer.json. A conversation that can be encoded has tokens of the vocabulary, and as many trained ones as its
- * mask says; without a tree of it, it has the same. */
+/* The input is a tokenizer_config.json, and after zero bytes a special_tokens_map.json, a generation_config.json and a row, next
+ * to a good tokenizer.json. A conversation that can be encoded has tokens of the vocabulary, and as many trained ones as its mask
+ * says; without a tree of it, it has the same. */
 #include "model.h"
 
 #include "text/chat/chat.h"

@@ -8,7 +8,8 @@
 #include "model.h"
 
 #include "base/checksums.h"
-#include "train/checkpoint.h"
+#include "state/checkpoint.h"
+#include "train/trainer.h"
 
 static struct arena arena;
 static struct options options;
@@ -28,7 +29,7 @@ static void close_trainer(void)
 static void read_settings(void)
 {
     json_t *state = NULL;
-    PROMISE(checkpoint_read(dir, &state) == OK);
+    PROMISE(checkpoint_dir_read(dir, &state) == OK);
     char *text = json_write(json_object_get(state, "settings"), JSON_COMPACT);
     PROMISE(text && buffer_append(&settings, text + 1, (int64_t)strlen(text) - 2) == OK);
     PROMISE(buffer_append(&settings, "", 1) == OK);
@@ -48,7 +49,7 @@ static void open_trainer(void)
     atexit(close_trainer);
     snprintf(again, sizeof again, "%s", fuzz_path("again"));
     snprintf(dir, sizeof dir, "%s", fuzz_path("checkpoint-1"));
-    PROMISE(checkpoint_save(&trainer, dir) == OK && checkpoint_load(&trainer, dir) == OK);
+    PROMISE(trainer_save_state(&trainer, dir) == OK && trainer_load_state(&trainer, dir) == OK);
     PROMISE(file_read(&right, fuzz_path("checkpoint-1/state.safetensors"), 1 << 20) == OK);
     read_settings();
 }
@@ -59,7 +60,7 @@ static void put_place(struct fuzz_part text)
     struct buffer place = {0};
     for (size_t i = 0; i < text.size; i++) {
         const char *next = i + 1 < text.size ? (const char *)text.data + i + 1 : "";
-        const struct identity *identity = &trainer.identity;
+        const struct identity *identity = &trainer.snap.identity;
         const char *digest = *next == 'b'   ? identity->base
                              : *next == 'c' ? identity->config
                              : *next == 'a' ? identity->adapter
@@ -80,15 +81,15 @@ static void train_on(void)
 {
     const int32_t ids[] = {5, 6, 7, 8};
     const struct sequence sequence = {.ids = ids, .count = 4};
-    struct trainer_step step;
+    struct step step;
     double sum, weight;
-    PROMISE(trainer_add(&trainer, &sequence, 1, &sum, &weight) == OK);
-    PROMISE(trainer_step(&trainer, -1, &step) == OK);
+    PROMISE(stepper_add(&trainer.stepper, &sequence, 1, &sum, &weight) == OK);
+    PROMISE(stepper_step(&trainer.stepper, -1, &step) == OK);
 }
 
 void fuzz_input(const uint8_t *data, size_t size)
 {
-    static const struct trainer_place start;
+    static const struct run_state start;
     if (!*dir)
         open_trainer();
     struct fuzz_part input = {data, size}, place = fuzz_next(&input), list = fuzz_next(&input);
@@ -101,17 +102,17 @@ void fuzz_input(const uint8_t *data, size_t size)
         fuzz_put("checkpoint-1/checksums.xxh128", list.data, list.size);
     else
         PROMISE(checksums_write(dir) == OK);
-    struct trainer_place before = trainer.place;
+    struct run_state before = trainer.snap.state;
     char run[RUN_ID_SIZE];
-    checkpoint_kind(dir, run);
+    checkpoint_dir_kind(dir, run);
     PROMISE(strlen(run) < sizeof run);
-    if (checkpoint_load(&trainer, dir) != OK) {
-        PROMISE(*status_message() && !memcmp(&before, &trainer.place, sizeof before));
+    if (trainer_load_state(&trainer, dir) != OK) {
+        PROMISE(*status_message() && !memcmp(&before, &trainer.snap.state, sizeof before));
         return;
     }
     fuzz_accept();
-    PROMISE(trainer.place.step >= start.step && trainer.place.slots == before.slots);
+    PROMISE(trainer.snap.state.step >= start.step && trainer.build.slots == before.slots);
     train_on();
-    PROMISE(checkpoint_save(&trainer, again) == OK);
-    PROMISE(checkpoint_load(&trainer, again) == OK || strstr(status_message(), "out of range"));
+    PROMISE(trainer_save_state(&trainer, again) == OK);
+    PROMISE(trainer_load_state(&trainer, again) == OK || strstr(status_message(), "out of range"));
 }

@@ -5,10 +5,10 @@
 #include <string.h>
 
 #include "fuzz.h"
-#include "hub/cache.h"
+#include "hub/hub_cache.h"
 #include "hub/listing.h"
 
-/* As hub/cache.h says, in other words: it is below a directory if it is joined to one. */
+/* As hub/hub_cache.h says, in other words: it is below a directory if it is joined to one. */
 static bool is_below(const char *name)
 {
     for (const char *part = name; part; part = strchr(part, '/')) {

@@ -1,4 +1,4 @@
-/* The input is the note beside the kernels of a target and, after a zero byte, an entry: the file as it is, or what the file
+/* The input is the note next to the kernels of a target and, after a zero byte, an entry: the file as it is, or what the file
  * holds under a right hash. No code but that of the target is taken, and none beyond the entry's end. */
 #include <stdio.h>
 #include <stdlib.h>

@@ -16,7 +16,7 @@ static void check(const struct session *s)
     }
 }
 
-/* Without the blocks of a large model: a config.json alone may ask for terabytes. */
+/* Without the blocks of a large model: one config.json may ask for terabytes. */
 static enum status load(struct session *s)
 {
     int64_t index, mapped, bytes[LIFE_COUNT];

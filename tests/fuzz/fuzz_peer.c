@@ -1,5 +1,5 @@
-/* The input is what a rank sends once the hello has let it in, or somebody on its way: a byte that says what follows, a byte that
- * says how the network cuts it into pieces, and
+/* The input is what a rank sends once the handshake has let it in, or somebody on its way: a byte that says what follows, a byte
+ * that says how the network cuts it into pieces, and
  *
  *     'n', 's'    messages to a reader of notes, and to one of so many shared bytes. Each is a kind, a byte that says whether the
  *                 next eight are a length that lies, two bytes of length, and the payload. They get right MACs: the rank itself
@@ -56,11 +56,11 @@ static void append(struct stream *s, const void *bytes, size_t count)
 /* As wire.h has it, with a length that need not be that of the payload. */
 static void seal(struct stream *s, const struct wire_way *way, struct wire_head *head, const uint8_t *payload, size_t size)
 {
-    uint8_t mac[HELLO_HASH];
-    hello_hmac(head->mac, way->key, HELLO_HASH,
-               (const struct hello_piece[]){{&way->number, 8}, {head, offsetof(struct wire_head, mac)}, {NULL, 0}});
-    hello_hmac(mac, way->key, HELLO_HASH,
-               (const struct hello_piece[]){{head->mac, HELLO_HASH}, {payload, (int64_t)size}, {NULL, 0}});
+    uint8_t mac[HANDSHAKE_HASH];
+    handshake_hmac(head->mac, way->key, HANDSHAKE_HASH,
+                   (const struct handshake_piece[]){{&way->number, 8}, {head, offsetof(struct wire_head, mac)}, {NULL, 0}});
+    handshake_hmac(mac, way->key, HANDSHAKE_HASH,
+                   (const struct handshake_piece[]){{head->mac, HANDSHAKE_HASH}, {payload, (int64_t)size}, {NULL, 0}});
     append(s, head, sizeof *head);
     append(s, payload, size);
     if (size)

@@ -7,8 +7,8 @@
 #include <string.h>
 
 #include "base/hash.h"
-#include "data/check.h"
 #include "data/parse.h"
+#include "data/row_checks.h"
 #include "data/source.h"
 #include "fuzz.h"
 

@@ -7,8 +7,8 @@
 
 #include "base/file.h"
 #include "base/utf8.h"
-#include "cli/report_page.h"
-#include "cli/summary.h"
+#include "cli/report/report_page.h"
+#include "cli/view/summary.h"
 #include "fuzz.h"
 
 enum { WIDTHS = 3 };

@@ -1,4 +1,4 @@
-/* The input is a model.safetensors.index.json beside two good shards: "one" has the tensors a and c, "two" has b. What is in
+/* The input is a model.safetensors.index.json next to two good shards: "one" has the tensors a and c, "two" has b. What is in
  * other folders is out of its reach: "../three" and "sub/three", which have d. */
 #include <string.h>
 

@@ -45,7 +45,7 @@ static struct digest hash_range(const struct fuzz_part *file, int64_t from, int6
 }
 
 /* Gives each record of the log its key and its hashes: of rows, tokens, skipped rows, and of itself. */
-static void mend_log(uint8_t *log, size_t size, const struct fuzz_part file[FILES])
+static void repair_log(uint8_t *log, size_t size, const struct fuzz_part file[FILES])
 {
     struct token_totals before = {0}, after;
     for (uint8_t *record = log; record + RECORD <= log + size; record += RECORD, before = after) {
@@ -63,7 +63,7 @@ static void mend_log(uint8_t *log, size_t size, const struct fuzz_part file[FILE
 }
 
 /* Gives each row the checksum of its tokens. */
-static void mend_rows(uint8_t *rows, size_t size, const struct fuzz_part *tokens)
+static void repair_rows(uint8_t *rows, size_t size, const struct fuzz_part *tokens)
 {
     int64_t count = (int64_t)(tokens->size / sizeof(int32_t));
     static int32_t ids[1 << 14];
@@ -103,9 +103,9 @@ static ino_t put_files(int flags, struct fuzz_part file[FILES])
     if (file[1].size)
         memcpy(rows, file[1].data, file[1].size);
     if (!(flags & RAW)) {
-        mend_rows(rows, file[1].size, &file[2]);
+        repair_rows(rows, file[1].size, &file[2]);
         file[1].data = rows;
-        mend_log(log, file[0].size, file);
+        repair_log(log, file[0].size, file);
     }
     file[0].data = log;
     for (int i = 0; i < FILES; i++) {

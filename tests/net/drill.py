@@ -128,12 +128,12 @@ def strike(run, fault, rank):
         os.kill(run.rank(rank), signal.SIGKILL if fault == "kill" else signal.SIGSTOP)
 
 
-def mend(run, rank):
+def repair(run, rank):
     run.hosts[rank].tell("ip", "link", "set", "net0", "up")
 
 
 def clear(hosts):
-    """Ends what a trial that failed has left, and mends the network."""
+    """Ends what a trial that failed has left, and repairs the network."""
     for host in hosts:
         for pid in rig.processes_of(host):
             with contextlib.suppress(OSError):
@@ -162,7 +162,7 @@ def trial(hosts, folder, draw, fault, want):
     assert took < SECONDS_MAX, f"{fault} of rank {rank}: the others ended after {took:.1f} s"
     assert {codes[r] for r in others if r in codes} == {GONE}, f"{fault} of rank {rank}: {codes}"
     if fault == "cut":
-        mend(run, rank)
+        repair(run, rank)
     if fault != "cut" or rank:                          # where rank 0 is cut off, mpirun is too, and hears nothing
         assert name in said, f"{fault} of rank {rank}: {name} is not named: {said}"
     for path in folder.glob("code-*"):

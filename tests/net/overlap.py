@@ -51,7 +51,7 @@ def main():
         print(f"{method} --shard {shard}: {off:.2f} s and {off_waits:.2f} s without, {on:.2f} s and {on_waits:.2f} s with overlap", flush=True)
         if on_waits > off_waits * 2 / 3:
             failed.append(shard)
-    sys.exit(f"communication is not beside computing: --shard {', '.join(failed)}" if failed else 0)
+    sys.exit(f"communication does not overlap with computing: --shard {', '.join(failed)}" if failed else 0)
 
 
 if __name__ == "__main__":

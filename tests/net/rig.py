@@ -24,7 +24,7 @@ import subprocess
 import sys
 import time
 
-MTU, PACKETS_MAX = 1500, 20000                          # packets under way in the relay; what comes then is lost
+MTU, PACKETS_MAX = 1500, 20000                          # packets in flight in the relay; what comes then is lost
 TUNSETIFF, IFF_TUN, IFF_NO_PI, CLONE_NEWNET = 0x400454ca, 1, 0x1000, 0x40000000
 
 

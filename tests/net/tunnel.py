@@ -139,7 +139,7 @@ def main():
             else:
                 assert not any(seen.values()), seen
                 strange = [packet for packet in packets if packet[0] >> 4 == 4 and not is_tunnel(packet)]
-                assert not strange, f"{len(strange)} packets beside the tunnel, as {strange[0][:60]}"
+                assert not strange, f"{len(strange)} packets outside the tunnel, as {strange[0][:60]}"
                 assert len(stream) > 100000, "the ranks have not spoken here"
         for host in hosts:
             for process in host.started:                    # wireguard-go removes its own socket then

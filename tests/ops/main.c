@@ -1,4 +1,4 @@
-/* The op driver. Every case is declared once, beside its op, and used in several ways:
+/* The op driver. Every case is declared once, next to its op, and used in several ways:
  *
  *     ops forward [--device NAME] [OP]     each case in float32, bfloat16 and, where kernels are compiled, float16
  *                                          against the double-precision reference
@@ -457,6 +457,14 @@ static enum status names(struct buffer *b, const char *const *list)
     return OK;
 }
 
+/* A bar of the formula would end the table's cell. */
+static enum status put_formula(struct buffer *b, const char *formula)
+{
+    for (const char *bar; (bar = strchr(formula, '|')); formula = bar + 1)
+        TRY(buffer_format(b, "%.*s\\|", (int)(bar - formula), formula));
+    return buffer_format(b, "%s | ", formula);
+}
+
 static enum status write_docs(struct buffer *b)
 {
     TRY(buffer_format(b, "# Ops\n\nMade from `src/ops/ops.def` by `make docs`. An optional input ends with `?`; an output that "
@@ -465,7 +473,8 @@ static enum status write_docs(struct buffer *b)
     for (int op = 0; op < OP_COUNT; op++) {
         const struct op *o = ops_table[op];
         int64_t failed = 0;
-        TRY(buffer_format(b, "| %s | %s | ", o->name, o->formula));
+        TRY(buffer_format(b, "| %s | ", o->name));
+        TRY(put_formula(b, o->formula));
         TRY(names(b, o->inputs));
         TRY(buffer_format(b, " | "));
         TRY(names(b, o->outputs));

@@ -85,8 +85,8 @@ static struct value *build_loras(struct program *p, const int64_t *d)
             d[PARTS] % 2 == 0 ? program_input(p, "bias", ROLE_WEIGHT, 1, d[OUT]) : NULL,
             program_input(p, "b", ROLE_WEIGHT, 2, d[OUT], (int64_t)RANK_OF_ADAPTER),
         };
-    return linear_loras(p, program_input(p, "x", ROLE_ACTIVATION, 2, d[T], d[IN]),
-                        program_input(p, "a", ROLE_WEIGHT, 2, (int64_t)2 * RANK_OF_ADAPTER, d[IN]), layers, 2, 0.5);
+    return linear_lora_group(p, program_input(p, "x", ROLE_ACTIVATION, 2, d[T], d[IN]),
+                             program_input(p, "a", ROLE_WEIGHT, 2, (int64_t)2 * RANK_OF_ADAPTER, d[IN]), layers, 2, 0.5);
 }
 
 /* A factor of 0 is a factor: the adapter adds nothing, and its gradients are 0. */

@@ -11,7 +11,7 @@
 #include "base/file.h"
 #include "base/memory.h"
 #include "ops/ops.h"
-#include "ops/weight.h"
+#include "ops/weights/weight.h"
 #include "tensor/engine.h"
 
 static enum status expand_on(const char *name, enum weight_id type, const struct file_map *from, int64_t rows, int64_t columns,

@@ -9,7 +9,7 @@
 
 #include "base/clock.h"
 #include "run/batch.h"
-#include "run/generate.h"
+#include "run/generation.h"
 
 enum { AGREE_TOKENS = 96, AGREE_PROMPT = 40, NEAR = 64, FAR = 1024, ROUNDS = 201 };
 static const double agree_max = 1e-5, flat_max = 1.20;

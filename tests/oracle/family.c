@@ -14,7 +14,7 @@
 
 #include "base/file.h"
 #include "run/batch.h"
-#include "run/generate.h"
+#include "run/generation.h"
 
 enum { SEQUENCES_MAX = 16, GREEDY = 20 };
 

@@ -8,7 +8,7 @@
 
 #include "base/file.h"
 #include "base/memory.h"
-#include "ops/weight.h"
+#include "ops/weights/weight.h"
 
 enum { PROGRAM, W, CODES, SCALES, BACK, ROWS, COLUMNS, TYPE, ARGUMENTS };
 

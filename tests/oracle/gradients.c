@@ -14,13 +14,13 @@ static enum status run(struct options *options, const char *out)
     struct sequence sequences[256];
     double sum, weight;
     TRY(trainer_open(&t, options, 0));
-    enum status status = t.data.row_count <= 256 ? OK : fail(ERR_ARGUMENT, "at most 256 rows");
-    for (int64_t r = 0; r < t.data.row_count && status == OK; r++)
-        sequences[r] = batch_sequence(&t.data, r, r);
+    enum status status = t.rows.data.row_count <= 256 ? OK : fail(ERR_ARGUMENT, "at most 256 rows");
+    for (int64_t r = 0; r < t.rows.data.row_count && status == OK; r++)
+        sequences[r] = batch_sequence(&t.rows.data, r, r);
     if (status == OK)
-        status = trainer_add(&t, sequences, t.data.row_count, &sum, &weight);
+        status = stepper_add(&t.stepper, sequences, t.rows.data.row_count, &sum, &weight);
     if (status == OK)
-        status = gradients_write(&t.session, out, weight);
+        status = gradients_write(&t.build.session, out, weight);
     trainer_close(&t);
     return status;
 }

@@ -9,6 +9,9 @@ import tempfile
 
 import oracle
 
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+import figures
+
 LONG = sys.argv[4:] == ["long"]
 STEPS, CHATS, LIMIT = (100, 1 << 20, 0.6) if LONG else (30, 12, 0.85)  # LIMIT: of the base model's loss
 
@@ -41,6 +44,9 @@ def main():
     checks.equal("steps", [step for step, _ in steps] == list(range(1, STEPS + 1)), True)
     checks.equal("steps with a validation", [step for step, _ in evals], list((0, STEPS)))
     checks.at_most("validation loss, last of first", evals[-1][1] / evals[0][1] if evals else float("nan"), LIMIT)
+    if evals:
+        figures.record("Learning", f"validation loss, {STEPS} steps", at_first=f"{evals[0][1]:.4f}", at_last=f"{evals[-1][1]:.4f}",
+                       last_of_first=f"{evals[-1][1] / evals[0][1]:.0%}")
     checks.end()
 
 

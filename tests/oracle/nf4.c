@@ -9,8 +9,8 @@
 
 #include "base/file.h"
 #include "base/memory.h"
-#include "format/nf4.h"
-#include "ops/weight.h"
+#include "format/nf4_codes.h"
+#include "ops/weights/weight.h"
 
 enum { W, PACKED, CODES, SCALES, MAP, ABSMAX, FILES, COUNT = FILES, TYPE, ARGUMENTS };
 

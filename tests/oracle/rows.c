@@ -9,9 +9,9 @@
 #include <stdio.h>
 #include <time.h>
 
-#include "data/check.h"
 #include "data/parse.h"
 #include "data/row.h"
+#include "data/row_checks.h"
 #include "data/source.h"
 
 enum { BLOCK = 1 << 20 };

@@ -2,7 +2,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "train/schedule.h"
+#include "job/schedule.h"
 
 int main(int argc, char **argv)
 {

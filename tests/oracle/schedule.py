@@ -6,6 +6,8 @@
 transformers' first step has a rate of 0; hone's warm-up is one step further, and reaches the max in its last step. After the warm-up
 both have the same rate in the same step.
 """
+import pathlib
+import re
 import sys
 import warnings
 
@@ -47,6 +49,8 @@ def theirs(name, steps, warmup, kwargs):
 def main():
     warnings.simplefilter("ignore")
     checks = oracle.Checks()
+    rows = next(pathlib.Path(__file__).resolve().parents[2].glob("src/**/schedules.def")).read_text()
+    checks.equal("rows of schedules.def without a case", sorted(set(re.findall(r"(?m)^SCHEDULE\((\w+)", rows)) - {case[0] for case in CASES}), [])
     for name, steps, warmup, kwargs in CASES:
         flags = [word for key, value in kwargs.items() for word in ("--" + key.replace("_", "-"), str(value))]
         ratio = ["--warmup-steps", str(warmup)] if warmup else ["--warmup-ratio", "0"]

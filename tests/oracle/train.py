@@ -22,6 +22,9 @@ import train_adapter
 import train_bfloat16
 import train_truth
 
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+import figures
+
 LIMIT_GRADIENT = 2e-5
 TIMES_BFLOAT16 = 2  # one tensor's, against PyTorch's draw of roundings, which is another on another processor; for all together:
 LIMIT_MEDIAN = 0.62
@@ -77,6 +80,9 @@ def check_all_gradients(checks, label, far, beside):
     checks.at_most(f"{label}, the median distance as a part of PyTorch's",
                    float(np.median(list(far.values())) / np.median(list(beside.values()))), LIMIT_MEDIAN)
     checks.at_most(f"{label}, the part of the tensors that are farther than PyTorch's", share, LIMIT_FARTHER)
+    near = {f"{name}_{kind}": f"{100 * number(list(of.values())):.2f}%" for name, of in (("hone", far), ("PyTorch", beside))
+            for kind, number in (("median", np.median), ("largest", max))}
+    figures.record("Gradients", label, **near, hone_nearer=f"{sum(far[name] < beside[name] for name in far)} of {len(far)}")
     checks.at_most(f"{label}, the largest distance", max(far.values(), default=0), max(beside.values(), default=0))
 
 

@@ -8,8 +8,8 @@ and when each is met first. Then there are two runs for each stack: that allocat
 run ends
 
     done       as if nothing had failed: with the same result
-    told       with exit code 5 and a message
-    onednn     with exit code 5 and the message that oneDNN crashed: its own code cannot be mended here
+    clean      with exit code 5 and a message
+    onednn     with exit code 5 and the message that oneDNN crashed, whose own code is not hone's
 
 All else is bad: a crash, a hang, another exit code, another result, and memory that is still held at the end by a stack that holds
 less after the first run, unless the stack is oneDNN's own.
@@ -25,12 +25,17 @@ import json
 import pathlib
 import shutil
 import subprocess
+import sys
 import tempfile
 
 from storage import tied, write_chats
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+import figures
+
 OUT_OF_MEMORY, SECONDS_MAX, OTHER_EVERY = 5, 600, 20
 IN_MEMORY = pathlib.Path("/dev/shm")
+COLUMNS = {"done": "done", "clean": "failed_cleanly", "onednn": "onednn", "bad": "bad"}      # outcomes, in tests/RESULTS.md
 
 
 class Log:
@@ -55,6 +60,7 @@ class Command:
 
     def __init__(self, campaign, name, words, result=lambda here, said: said):
         self.campaign, self.name, self.words, self.result = campaign, name, words, result
+        self.outcomes = collections.Counter()
 
     def run(self, fail=None):
         """Its outcome, log and result."""
@@ -83,7 +89,7 @@ class Command:
             return ("done", None) if result == self.want else ("bad", "ends well with another result")
         if done.returncode != OUT_OF_MEMORY or not said or not said[-1].startswith("hone: "):
             return "bad", f"ends with {done.returncode}: {said[-1] if said else 'no message'}"
-        return "onednn" if said[-1].startswith("hone: oneDNN") else "told", None
+        return "onednn" if said[-1].startswith("hone: oneDNN") else "clean", None
 
     def held(self, log, first):
         """How many allocations each stack still holds; those before the failure are as in the first run."""
@@ -113,14 +119,20 @@ class Command:
             done, log, result = self.run(fail)
             outcome, why = self.judge(done, log, result)
             leaks = [s for s, n in self.held(log, self.first).items() if n > self.kept[s] and not is_onednn(s)]
-            if outcome == "told" and leaks:
+            if outcome == "clean" and leaks:
                 outcome, why = "bad", "leaks " + "; ".join(map(self.campaign.frames, leaks[:3]))
             outcomes[outcome] += 1
             if why:
                 print(f"BAD {self.name}: allocation {fail} at {self.campaign.frames(stack)}\n    {why}", flush=True)
         counts = ", ".join(f"{n} {outcome}" for outcome, n in sorted(outcomes.items()))
         print(f"{self.name}: {len(self.first.order)} allocations, {len(stacks)} new stacks of {of}: {counts}", flush=True)
+        self.outcomes += outcomes
         return outcomes["bad"]
+
+    def record(self, own, other):
+        """With HONE_RECORD, in tests/RESULTS.md."""
+        figures.record("Failing allocations", f"`{self.name}`", allocations=len(self.first.order), new_stacks=own + other, of_them_in_oneDNN=other,
+                       **{cell: self.outcomes[outcome] for outcome, cell in COLUMNS.items()})
 
 
 def file_of(frame):
@@ -197,6 +209,8 @@ def main():
         bad = sum(command.fail_at(own[::args.every], "hone") for command, (own, _) in zip(commands, stacks))
         every = args.every if args.every == 1 else args.every * OTHER_EVERY
         bad += sum(command.fail_at(other[::every], "oneDNN") for command, (_, other) in zip(commands, stacks))
+        for command, (own, other) in zip(commands, stacks):
+            command.record(len(own[::args.every]), len(other[::every]))
         raise SystemExit(bad > 0)
 
 

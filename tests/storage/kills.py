@@ -6,7 +6,7 @@
 A run of a tiny model saves after every fourth step. It is killed (SIGKILL) and started again by the same command until N kills were
 made: every other one inside a save, the others at a random moment. Whenever a run has ended its adapter is compared, and a new one
 starts over it: in the same folder by --resume none, or in a new one. Now and then a second run is started into the same folder, which
-must be refused. No run may find a checkpoint damaged.
+must be refused. No run may find a checkpoint damaged. With HONE_RECORD the figures go to tests/RESULTS.md.
 """
 import argparse
 import contextlib
@@ -19,6 +19,9 @@ import tempfile
 import time
 
 import storage
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+import figures
 
 STEPS = 40
 
@@ -135,6 +138,8 @@ def main():
         kills.all()
         print(f"kills: {kills.made}; {kills.ended} runs ended, {kills.over} started over an older one, {kills.refused} second runs "
               f"were refused; {kills.bad} bad")
+        figures.record("Kills", "`hone train`", kills=sum(kills.made.values()), inside_a_save=kills.made["inside a save"], ended=kills.ended,
+                       started_over=kills.over, second_runs_refused=kills.refused, bad=kills.bad)
         sys.exit(kills.bad > 0)
 
 

@@ -22,6 +22,9 @@ import time
 
 import storage
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+import figures
+
 WARM_SAVES, SAVES_MIN, VARIES_MAX = 10, 20, 0.01
 
 
@@ -76,6 +79,9 @@ class Soak:
         print(f"{steps} steps, {self.saves()} saves, {len(warm)} samples from save {WARM_SAVES} on: memory {memory[0] / 1e6:.2f} MB at first, "
               f"{memory[-1] / 1e6:.2f} at last, {min(memory) / 1e6:.2f} to {max(memory) / 1e6:.2f} between, which is {varies:.2%} (at most "
               f"{VARIES_MAX:.0%}); descriptors {files[0]} at first, {files[1]} at last, at most {max(s[1] for s in warm)}")
+        figures.record("Long runs", "`hone train`", seconds=f"{self.args.seconds:.0f}", steps=steps, saves=self.saves(),
+                       memory=f"{min(memory) / 1e6:.2f} to {max(memory) / 1e6:.2f} MB ({varies:.2%})",
+                       descriptors=f"{files[0]} at first, {files[1]} at last")
         return varies <= VARIES_MAX and files[0] == files[1]
 
 

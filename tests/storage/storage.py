@@ -24,8 +24,12 @@ import pathlib
 import re
 import shutil
 import subprocess
+import sys
 import tempfile
 import threading
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+import figures
 
 STEPS = 6
 
@@ -42,7 +46,7 @@ def write_chats(folder, count):
 
 
 def tied(command, **environment):
-    """The same command, killed when this process ends, however it does. The environment is the command's alone: a layer in it must not
+    """The same command, killed when this process ends, however it does. The environment is only the command's: a layer in it must not
     see what ties it."""
     return list(map(str, ["setpriv", "--pdeathsig", "KILL", "env", *(f"{name}={value}" for name, value in environment.items()), *command]))
 
@@ -247,6 +251,8 @@ def main():
         campaign.faults(count, want)
         print(f"{len(calls)} changes of files: {crashed - 1} runs after crashes; {count} calls that may fail: {campaign.runs - crashed} runs "
               f"with faults and after them; {campaign.bad} bad")
+        figures.record("Failing disks", "`hone train`", changes_of_files=len(calls), runs_after_crashes=crashed - 1, calls_that_may_fail=count,
+                       runs_with_faults=campaign.runs - crashed, bad=campaign.bad)
         raise SystemExit(campaign.bad > 0)
 
 

@@ -18,7 +18,7 @@ static inline float entry(int64_t i, int stream)
     return (float)((i * 37 + stream * 11) % 23 - 11) / 40;
 }
 
-/* A pair beside q_proj and down_proj of the first layer, scaled by 3; with `norms` also a norm that was trained whole. */
+/* A pair next to q_proj and down_proj of the first layer, scaled by 3; with `norms` also a norm that was trained whole. */
 static inline void make_adapter(bool norms)
 {
     static const struct {

@@ -122,7 +122,7 @@ OF_MODEL(sample_tokens, hone_sample_tokens(m, ids, 4, &sampling, NULL, NULL, &ge
         return call;                                                                                                             \
     }
 OF_TRAINER(get_info, hone_trainer_get_info(t, &info))
-OF_TRAINER(account, release(hone_trainer_data(t, &json), &json))
+OF_TRAINER(used, release(hone_trainer_data(t, &json), &json))
 OF_TRAINER(forward_backward, hone_trainer_forward_backward(t, &sequence, 1, &loss))
 OF_TRAINER(forward_backward_with, hone_trainer_forward_backward_with(t, &sequence, 1, no_gradient, NULL, &loss))
 OF_TRAINER(optim_step, hone_trainer_optim_step(t, 0.1, &step))
@@ -166,7 +166,7 @@ static const struct named_call {
                 {"detokenize", detokenize, 0}, {"encode_chat", encode_chat, 0},
                 {"logprobs", score, 0},        {"sample_tokens", sample_tokens, 0}},
   of_trainer[] = {{"get_info", get_info, 1},
-                  {"data", account, 1},
+                  {"data", used, 1},
                   {"forward_backward", forward_backward, 0},
                   {"forward_backward_with", forward_backward_with, 0},
                   {"optim_step", optim_step, 0},

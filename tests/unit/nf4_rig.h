@@ -2,8 +2,8 @@
 #ifndef TESTS_UNIT_NF4_RIG_H
 #define TESTS_UNIT_NF4_RIG_H
 
-#include "format/nf4.h"
-#include "ops/weight.h"
+#include "format/nf4_codes.h"
+#include "ops/weights/weight.h"
 #include "program_rig.h"
 
 struct nf4 {

@@ -16,10 +16,10 @@ static inline int free_port(void)
     for (int tries = 0; tries < PORTS; tries++) {
         struct place place = {
             .address = {"127.0.0.1"}, .secret = "any", .port = PORTS_FIRST + (int)((101 * (unsigned)getpid() + asked++) % PORTS)};
-        struct place_doors doors, own;
-        if (place_listen(&doors, &place, 0) != OK)
+        struct place_listeners listeners, own;
+        if (place_listen(&listeners, &place, 0) != OK)
             continue;
-        place_stop(&doors);
+        place_stop(&listeners);
         place.secret[0] = 0; /* without one it is a name of another kind */
         if (place_listen(&own, &place, 0) == OK) {
             place_stop(&own);

@@ -110,15 +110,15 @@ static void a_file_is_replaced_whole(void **state)
 }
 
 /* A map is named by any of its addresses and by no other, also after its file was renamed; one that is gone is not asked for. */
-static void a_name_beside_another_is_known_as_such(void **state)
+static void a_name_made_from_another_is_known_as_such(void **state)
 {
     (void)state;
     struct arena arena = {0};
-    const char *first = file_beside(&arena, "some/path", ".old"), *second = file_beside(&arena, "some/path", ".old");
+    const char *first = file_sibling(&arena, "some/path", ".old"), *second = file_sibling(&arena, "some/path", ".old");
     assert_non_null(first);
     assert_string_not_equal(first, second);
-    assert_int_equal(file_beside_stem(first, ".old"), strlen("some/path"));
-    assert_int_equal(file_beside_stem(first, ".part"), -1);
+    assert_int_equal(file_sibling_stem(first, ".old"), strlen("some/path"));
+    assert_int_equal(file_sibling_stem(first, ".part"), -1);
     static const char *const others[] = {"",
                                          ".old",
                                          "a.old",
@@ -128,7 +128,7 @@ static void a_name_beside_another_is_known_as_such(void **state)
                                          "a-0123456789abcdef.old",
                                          ".0123456789abcdef.old"};
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
-        assert_int_equal(file_beside_stem(others[i], ".old"), -1);
+        assert_int_equal(file_sibling_stem(others[i], ".old"), -1);
     arena_free(&arena);
 }
 
@@ -218,7 +218,7 @@ static void *check_until_the_end(void *map)
     return NULL;
 }
 
-/* Without the handlers of pthread_atfork a child has the guard of the thread that its parent alone has, and waits for it. */
+/* Without the handlers of pthread_atfork a child has the guard of the thread that only its parent has, and waits for it. */
 static void a_child_may_map_files_whatever_other_threads_did(void **state)
 {
     (void)state;
@@ -425,7 +425,7 @@ int main(void)
         cmocka_unit_test(buffers_grow_and_end_with_zero),
         cmocka_unit_test(arrays_grow_and_keep_their_content),
         cmocka_unit_test(a_file_is_replaced_whole),
-        cmocka_unit_test(a_name_beside_another_is_known_as_such),
+        cmocka_unit_test(a_name_made_from_another_is_known_as_such),
         cmocka_unit_test(a_mapped_file_is_known_by_its_addresses),
         cmocka_unit_test(a_child_may_map_files_whatever_other_threads_did),
         cmocka_unit_test(map_finds_what_was_put),

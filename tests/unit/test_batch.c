@@ -9,8 +9,8 @@ enum { SLOTS = 64 };
 /* A program for training of SLOTS token slots, and as many losses. */
 static const struct net *train_net(const struct rig *r)
 {
-    for (int64_t i = 0; i < r->t.session.net_count; i++) {
-        const struct net *n = r->t.session.nets[i];
+    for (int64_t i = 0; i < r->t.build.session.net_count; i++) {
+        const struct net *n = r->t.build.session.nets[i];
         if (n && n->goal == NET_TRAIN && n->T == SLOTS && n->R == SLOTS)
             return n;
     }
@@ -20,7 +20,7 @@ static const struct net *train_net(const struct rig *r)
 
 static const int32_t *ints(struct rig *r, const struct value *input)
 {
-    return engine_input(&r->t.session.engine, input);
+    return engine_input(&r->t.build.session.engine, input);
 }
 
 static int32_t id_of(int s, int64_t i)
@@ -31,7 +31,7 @@ static int32_t id_of(int s, int64_t i)
 /* Writes these sequences, numbered from 5, into the program's inputs, which held other values. */
 static void write_all(struct rig *r, const struct net *n, const int64_t *lengths, int count)
 {
-    struct engine *e = &r->t.session.engine;
+    struct engine *e = &r->t.build.session.engine;
     memset(e->staging, 0x55, (size_t)e->blocks[e->life_block[LIFE_INPUTS]].bytes);
     struct writer w = {.e = e, .n = n};
     for (int s = 0; s < count; s++) {
@@ -79,7 +79,7 @@ static void each_token_sees_its_own_sequence_up_to_itself(void **state)
         for (; row < SLOTS; row++) {
             assert_int_equal(ints(&r, n->rows)[row], -1);
             assert_int_equal(ints(&r, n->targets)[row], -1);
-            assert_true(((const float *)engine_input(&r.t.session.engine, n->of_loss.weights))[row] == 0);
+            assert_true(((const float *)engine_input(&r.t.build.session.engine, n->of_loss.weights))[row] == 0);
         }
     }
     close_rig(&r);
@@ -101,7 +101,7 @@ static void losses_are_asked_for_where_a_token_is_a_target(void **state)
     open_rig(&r, &tied, 0, methods[0]);
     const struct net *n = train_net(&r);
     for (int k = 0; k < 3; k++) {
-        struct writer w = {.e = &r.t.session.engine, .n = n, .slot = 3, .row = 2};
+        struct writer w = {.e = &r.t.build.session.engine, .n = n, .slot = 3, .row = 2};
         int64_t row = 2;
         batch_put(&w, &kinds[k]);
         for (int i = 0; i < COUNT; i++) {

@@ -134,7 +134,7 @@ static void what_was_right_is_remembered(void **state)
     file_remove(path);
     assert_ok(blob_check(&arena, path, &file, &right));
     assert_false(right);
-    assert_ok(check("")); /* a link that leads nowhere is for whoever opens it */
+    assert_ok(check("")); /* a link that leads nowhere is for the caller that opens it */
     buffer_free(&text);
     arena_free(&arena);
 }

@@ -4,7 +4,7 @@
 #include "base/checksums.h"
 #include "failing.h"
 #include "processor.h"
-#include "train/checkpoint.h"
+#include "state/checkpoint.h"
 #include "trainer_rig.h"
 
 /* A run of three steps, saved as the third's checkpoint. */
@@ -14,10 +14,10 @@ static void save_checkpoint(struct rig *r, const char *const *settings)
     open_rig(r, &tied, 0, settings);
     for (int i = 0; i < 3; i++)
         step_once(&r->t, -1);
-    r->t.place.best_step = 2;
-    r->t.place.best_loss = 1.25;
+    r->t.snap.state.best_step = 2;
+    r->t.snap.state.best_loss = 1.25;
     assert_ok(directory_make(output_dir));
-    assert_ok(checkpoint_save(&r->t, checkpoint_dir));
+    assert_ok(trainer_save_state(&r->t, checkpoint_dir));
 }
 
 static void a_checkpoint_goes_on_as_if_nothing_had_happened(void **state)
@@ -34,22 +34,22 @@ static void a_checkpoint_goes_on_as_if_nothing_had_happened(void **state)
         open_rig(&b, &tied, 0, settings); /* loads it */
         step_once(&b.t, 0.5);
         add_all(&b.t); /* forgotten by then */
-        assert_ok(checkpoint_load(&b.t, checkpoint_dir));
+        assert_ok(trainer_load_state(&b.t, checkpoint_dir));
         int n = 0;
         while (settings[n])
             n++;
         settings[n++] = "output";
         settings[n++] = output_dir;
         open_rig(&c, &tied, 0, settings); /* finds it */
-        assert_string_equal(c.t.resume, checkpoint_dir);
+        assert_string_equal(c.t.snap.resume, checkpoint_dir);
         struct trainer *both[] = {&b.t, &c.t};
         for (int k = 0; k < 2; k++) {
-            assert_memory_equal(&both[k]->place, &a.t.place, offsetof(struct trainer_place, best_loss));
-            assert_true(both[k]->place.best_loss == 1.25 && isnan(both[k]->place.eval_loss));
+            assert_memory_equal(&both[k]->snap.state, &a.t.snap.state, offsetof(struct run_state, best_loss));
+            assert_true(both[k]->snap.state.best_loss == 1.25 && isnan(both[k]->snap.state.eval_loss));
             assert_same_state(&a.t, both[k]);
         }
         for (int step = 0; step < 3; step++) {
-            struct trainer_step x = step_once(&a.t, -1), y = step_once(&b.t, -1), z = step_once(&c.t, -1);
+            struct step x = step_once(&a.t, -1), y = step_once(&b.t, -1), z = step_once(&c.t, -1);
             assert_same_step(&x, &y);
             assert_same_step(&x, &z);
         }
@@ -59,6 +59,25 @@ static void a_checkpoint_goes_on_as_if_nothing_had_happened(void **state)
         close_rig(&b);
         close_rig(&c);
     }
+}
+
+/* Fails if the size of another run's micro-batches takes the place of that for which the programs were made: more tokens than
+ * they hold would then be written to their inputs. */
+static void loading_leaves_the_size_of_micro_batches(void **state)
+{
+    (void)state;
+    struct rig large, small;
+    save_checkpoint(&large, SETTINGS("data", data_path, "micro_batch_tokens", "256"));
+    open_rig(&small, &tied, 0, SETTINGS("data", data_path, "micro_batch_tokens", "64"));
+    int64_t slots = small.t.build.slots;
+    assert_true(slots < large.t.build.slots);
+    for (int i = 0; i < 2; i++) {
+        assert_ok(trainer_load_state(&small.t, checkpoint_dir));
+        assert_int_equal(small.t.build.slots, slots);
+        assert_int_equal(small.t.snap.state.slots, slots);
+    }
+    close_rig(&small);
+    close_rig(&large);
 }
 
 static void a_checkpoint_with_other_settings_is_refused(void **state)
@@ -84,15 +103,15 @@ static void a_checkpoint_with_other_settings_is_refused(void **state)
     for (size_t i = 0; i < others; i++) {
         const char *const *settings = SETTINGS("data", data_path, other[i][0], other[i][1]);
         open_rig(&wrong, &tied, 0, settings);
-        assert_fails(checkpoint_load(&wrong.t, checkpoint_dir), ERR_ARGUMENT, other[i][0]);
+        assert_fails(trainer_load_state(&wrong.t, checkpoint_dir), ERR_ARGUMENT, other[i][0]);
         close_rig(&wrong);
         set_options(&wrong, &tied, SETTINGS("data", data_path, other[i][0], other[i][1], "output", output_dir));
         assert_fails(trainer_open(&wrong.t, &wrong.options, 0), ERR_ARGUMENT, other[i][0]);
         arena_free(&wrong.arena);
     }
     open_rig(&wrong, &tied, 0, SETTINGS("lora_r", "4"));
-    assert_fails(checkpoint_load(&wrong.t, checkpoint_dir), ERR_ARGUMENT, "data_rows");
-    assert_fails(checkpoint_load(&wrong.t, tied.dir), ERR_IO, "is not a checkpoint");
+    assert_fails(trainer_load_state(&wrong.t, checkpoint_dir), ERR_ARGUMENT, "data_rows");
+    assert_fails(trainer_load_state(&wrong.t, tied.dir), ERR_IO, "is not a checkpoint");
     close_rig(&wrong);
 }
 
@@ -100,11 +119,11 @@ static void a_checkpoint_with_other_settings_is_refused(void **state)
 static void assert_refused(struct rig *loads, struct rig *like)
 {
     struct rig finds;
-    struct trainer_place place = loads->t.place;
-    enum status status = checkpoint_load(&loads->t, checkpoint_dir);
+    struct run_state state = loads->t.snap.state;
+    enum status status = trainer_load_state(&loads->t, checkpoint_dir);
     if (status != ERR_FORMAT && status != ERR_UNSUPPORTED)
         fail_msg("status %d: %s", status, status_message());
-    assert_memory_equal(&place, &loads->t.place, sizeof place);
+    assert_memory_equal(&state, &loads->t.snap.state, sizeof state);
     assert_same_state(&loads->t, &like->t);
     set_options(&finds, &tied, SETTINGS("output", output_dir));
     status = trainer_open(&finds.t, &finds.options, 0);
@@ -147,14 +166,14 @@ static void a_checkpoint_has_every_setting_and_no_other(void **state)
         strcpy(text, place.data);
         replace(text, words[i][0], words[i][1]);
         assert_ok(file_replace(path, text, (int64_t)strlen(text)));
-        assert_fails(checkpoint_load(&r.t, checkpoint_dir), ERR_FORMAT, "trainer_state.json: is damaged");
+        assert_fails(trainer_load_state(&r.t, checkpoint_dir), ERR_FORMAT, "trainer_state.json: is damaged");
         assert_ok(checksums_write(checkpoint_dir));
         assert_refused(&r, &like);
         assert_non_null(strstr(status_message(), "trainer_state.json: "));
     }
     assert_ok(file_replace(path, place.data, place.size));
     assert_ok(checksums_write(checkpoint_dir));
-    assert_ok(checkpoint_load(&r.t, checkpoint_dir));
+    assert_ok(trainer_load_state(&r.t, checkpoint_dir));
     buffer_free(&place);
     close_rig(&like);
     close_rig(&r);
@@ -220,7 +239,7 @@ static void a_damaged_checkpoint_is_an_error(void **state)
     replace(tensors.data + 8, "moment3", "moment2");
     assert_ok(file_replace(tensors_path, tensors.data, tensors.size));
     assert_ok(checksums_write(checkpoint_dir));
-    assert_ok(checkpoint_load(&loads.t, checkpoint_dir));
+    assert_ok(trainer_load_state(&loads.t, checkpoint_dir));
     buffer_free(&tensors);
     buffer_free(&place);
     close_rig(&saved);
@@ -282,17 +301,17 @@ static void a_damaged_checkpoint_costs_the_steps_since_the_one_before(void **sta
     save_checkpoint(&r, SETTINGS("data", data_path));
     step_once(&r.t, -1);
     const char *newer = checkpoint_path(&arena, output_dir, 4);
-    assert_ok(checkpoint_save(&r.t, newer));
+    assert_ok(trainer_save_state(&r.t, newer));
     assert_ok(directory_make(checkpoint_path(&arena, output_dir, 9999)));
     write_text(&arena, checkpoint_path(&arena, output_dir, 500), "trainer_state.json", "{\"global_step\": 500}\n");
     open_rig(&finds, &tied, 0, settings);
-    assert_string_equal(finds.t.resume, newer);
-    assert_string_equal(finds.t.identity.run, r.t.identity.run);
+    assert_string_equal(finds.t.snap.resume, newer);
+    assert_string_equal(finds.t.snap.identity.run, r.t.snap.identity.run);
     close_rig(&finds);
     write_text(&arena, newer, "adapter_config.json", "{}");
     open_rig(&finds, &tied, 0, settings);
-    assert_string_equal(finds.t.resume, checkpoint_dir);
-    assert_int_equal(finds.t.place.step, 3);
+    assert_string_equal(finds.t.snap.resume, checkpoint_dir);
+    assert_int_equal(finds.t.snap.state.step, 3);
     close_rig(&finds);
     write_text(&arena, checkpoint_dir, "checksums.xxh128", "");
     set_options(&finds, &tied, settings);
@@ -318,7 +337,8 @@ static void a_list_of_checksums_names_each_file_once(void **state)
         last--;
     assert_ok(buffer_append(&list, list.data + last, list.size - last));
     assert_ok(file_replace(path, list.data, list.size));
-    assert_fails(checkpoint_load(&r.t, checkpoint_dir), ERR_FORMAT, "checksums.xxh128: is damaged: its names are not in order");
+    assert_fails(trainer_load_state(&r.t, checkpoint_dir), ERR_FORMAT,
+                 "checksums.xxh128: is damaged: its names are not in order");
     buffer_free(&list);
     close_rig(&r);
 }
@@ -330,38 +350,38 @@ static void another_base_or_other_rows_are_refused(void **state)
     struct rig r, other;
     save_checkpoint(&r, SETTINGS("data", data_path));
     open_rig(&other, &tied, 0, SETTINGS("data", data_path));
-    struct weights *weights = &other.t.session.model.weights;
+    struct weights *weights = &other.t.build.session.model.weights;
     float one = 1;
-    other.t.identity.hashed = false;
+    other.t.snap.identity.hashed = false;
     weights->list[weights->count - 1].part[0].data = &one;
     weights->list[weights->count - 1].part[0].bytes = sizeof one;
     weights->list[weights->count - 1].part[0].map = NULL;
-    assert_fails(checkpoint_load(&other.t, checkpoint_dir), ERR_ARGUMENT, "another base model");
+    assert_fails(trainer_load_state(&other.t, checkpoint_dir), ERR_ARGUMENT, "another base model");
     other.options.seed++; /* the model is named before settings */
-    assert_fails(checkpoint_load(&other.t, checkpoint_dir), ERR_ARGUMENT, "another base model");
+    assert_fails(trainer_load_state(&other.t, checkpoint_dir), ERR_ARGUMENT, "another base model");
     close_rig(&other);
     open_rig(&other, &tied, 0, SETTINGS("data", data_path));
     other.options.seed++; /* all that differ are named, up to five */
     other.options.warmup_steps++;
-    assert_fails(checkpoint_load(&other.t, checkpoint_dir), ERR_ARGUMENT, "; ");
+    assert_fails(trainer_load_state(&other.t, checkpoint_dir), ERR_ARGUMENT, "; ");
     assert_null(strstr(status_message(), "and others"));
     other.options.max_steps++;
     other.options.max_length++;
     other.options.max_samples++;
     other.options.per_device_train_batch_size++;
-    assert_fails(checkpoint_load(&other.t, checkpoint_dir), ERR_ARGUMENT, "; and others: use the same");
+    assert_fails(trainer_load_state(&other.t, checkpoint_dir), ERR_ARGUMENT, "; and others: use the same");
     close_rig(&other);
     open_rig(&other, &tied, 0, SETTINGS("data", data_path));
-    struct token_row *rows = test_malloc((size_t)other.t.data.row_count * sizeof *rows);
-    const struct token_row *mapped = other.t.data.rows;
-    memcpy(rows, mapped, (size_t)other.t.data.row_count * sizeof *rows);
+    struct token_row *rows = test_malloc((size_t)other.t.rows.data.row_count * sizeof *rows);
+    const struct token_row *mapped = other.t.rows.data.rows;
+    memcpy(rows, mapped, (size_t)other.t.rows.data.row_count * sizeof *rows);
     struct token_row first = rows[0];
     rows[0] = rows[1];
     rows[1] = first;
-    other.t.identity.hashed = false;
-    other.t.data.rows = rows;
-    assert_fails(checkpoint_load(&other.t, checkpoint_dir), ERR_ARGUMENT, "or in another order");
-    other.t.data.rows = mapped;
+    other.t.snap.identity.hashed = false;
+    other.t.rows.data.rows = rows;
+    assert_fails(trainer_load_state(&other.t, checkpoint_dir), ERR_ARGUMENT, "or in another order");
+    other.t.rows.data.rows = mapped;
     test_free(rows);
     close_rig(&other);
     close_rig(&r);
@@ -391,7 +411,7 @@ static void save_six(struct rig *r, struct arena *arena)
     for (int64_t step = 1; step <= 6; step++) {
         step_once(&r->t, -1);
         assert_ok(directory_make(output_dir));
-        assert_ok(checkpoint_save(&r->t, checkpoint_path(arena, output_dir, step)));
+        assert_ok(trainer_save_state(&r->t, checkpoint_path(arena, output_dir, step)));
     }
 }
 
@@ -403,11 +423,11 @@ static void thinning_keeps_the_newest_and_the_best_of_the_run(void **state)
     save_six(&r, &arena);
     write_text(&arena, checkpoint_path(&arena, output_dir, 7), "trainer_state.json", "{}"); /* another program's */
     assert_ok(directory_make(file_join(&arena, output_dir, "checkpoint-x")));
-    r.t.place.best_step = 2;
-    assert_ok(checkpoint_thin(&r.t, output_dir, 2));
+    r.t.snap.state.best_step = 2;
+    assert_ok(checkpoint_thin(&r.t.snap, output_dir, 2));
     assert_entries(output_dir, ENTRIES("checkpoint-2", "checkpoint-5", "checkpoint-6", "checkpoint-7", "checkpoint-x"));
-    assert_ok(identity_draw(&r.t.identity)); /* another run */
-    assert_ok(checkpoint_thin(&r.t, output_dir, 0));
+    assert_ok(identity_draw(&r.t.snap.identity)); /* another run */
+    assert_ok(checkpoint_thin(&r.t.snap, output_dir, 0));
     assert_entries(output_dir, ENTRIES("checkpoint-2", "checkpoint-5", "checkpoint-6", "checkpoint-7", "checkpoint-x"));
     arena_free(&arena);
     close_rig(&r);
@@ -421,15 +441,15 @@ static void a_run_that_starts_moves_those_of_others_aside(void **state)
     save_six(&r, &arena);
     write_text(&arena, output_dir, "metrics.jsonl", "{}\n");
     assert_ok(directory_make(checkpoint_path(&arena, output_dir, 9)));
-    r.t.place.step = 4; /* resumed from there: its own later ones are no longer true either */
-    assert_ok(checkpoint_make_room(&r.t, output_dir, SETTINGS("metrics.jsonl", "metrics.csv")));
+    r.t.snap.state.step = 4; /* resumed from there: its own later ones are no longer true either */
+    assert_ok(checkpoint_make_room(&r.t.snap, output_dir, SETTINGS("metrics.jsonl", "metrics.csv")));
     assert_entries(output_dir,
                    ENTRIES("checkpoint-1", "checkpoint-2", "checkpoint-3", "checkpoint-4", "earlier-1", "metrics.jsonl"));
     assert_entries(file_join(&arena, output_dir, "earlier-1"), ENTRIES("checkpoint-5", "checkpoint-6", "checkpoint-9"));
-    assert_ok(checkpoint_make_room(&r.t, output_dir, SETTINGS("metrics.jsonl", "metrics.csv")));
-    assert_ok(identity_draw(&r.t.identity));
-    r.t.place.step = 0;
-    assert_ok(checkpoint_make_room(&r.t, output_dir, SETTINGS("metrics.jsonl", "metrics.csv")));
+    assert_ok(checkpoint_make_room(&r.t.snap, output_dir, SETTINGS("metrics.jsonl", "metrics.csv")));
+    assert_ok(identity_draw(&r.t.snap.identity));
+    r.t.snap.state.step = 0;
+    assert_ok(checkpoint_make_room(&r.t.snap, output_dir, SETTINGS("metrics.jsonl", "metrics.csv")));
     assert_entries(output_dir, ENTRIES("earlier-1", "earlier-2"));
     assert_entries(file_join(&arena, output_dir, "earlier-2"),
                    ENTRIES("checkpoint-1", "checkpoint-2", "checkpoint-3", "checkpoint-4", "metrics.jsonl"));
@@ -456,20 +476,20 @@ static void an_output_belongs_to_one_run_at_a_time(void **state)
 
 /* --- failures ------------------------------------------------------------------------------------------------------------- */
 
-static enum status train_and_save(struct rig *r, unsigned ready_for, struct failing *f)
+static enum status train_and_save(struct rig *r, const struct trainer_uses *uses, struct failing *f)
 {
-    struct trainer_step step;
+    struct step step;
     double sum, weight;
     failing_begin(f);
-    enum status status = trainer_open(&r->t, &r->options, ready_for);
+    enum status status = trainer_open(&r->t, &r->options, uses);
     if (status == OK)
-        status = trainer_add(&r->t, sequences(), SEQUENCES, &sum, &weight);
+        status = stepper_add(&r->t.stepper, sequences(), SEQUENCES, &sum, &weight);
     if (status == OK)
-        status = trainer_step(&r->t, -1, &step);
-    strcpy(r->t.identity.run, "0123456789abcdef");
-    r->t.place.moment = 1;
+        status = stepper_step(&r->t.stepper, -1, &step);
+    strcpy(r->t.snap.identity.run, "0123456789abcdef");
+    r->t.snap.state.moment = 1;
     if (status == OK)
-        status = checkpoint_save(&r->t, checkpoint_dir);
+        status = trainer_save_state(&r->t, checkpoint_dir);
     failing_end(f, status);
     trainer_close(&r->t);
     return status;
@@ -483,16 +503,16 @@ static void memory_may_run_out_anywhere(void **state)
         struct rig r;
         struct buffer whole = {0}, now = {0};
         char path[160];
-        unsigned ready_for = method ? TRAINER_LOGITS : TRAINER_SAMPLE;
+        const struct trainer_uses *uses = method ? &LOGITS : &SAMPLES;
         snprintf(path, sizeof path, "%s/trainer_state.json", checkpoint_dir);
         set_options(&r, &tied,
                     join(method, SETTINGS("data", data_path, "val_set_size", "2", "output", output_dir, "resume", "none",
                                           "max_steps", "1", "sample_length", "16")));
-        assert_ok(train_and_save(&r, ready_for, &(struct failing){.after = -1}));
+        assert_ok(train_and_save(&r, uses, &(struct failing){.after = -1}));
         assert_ok(file_read(&whole, path, 1 << 20));
         struct failing f = {0};
         while (failing_next(&f)) {
-            if (train_and_save(&r, ready_for, &f) != OK)
+            if (train_and_save(&r, uses, &f) != OK)
                 continue;
             now.size = 0;
             assert_ok(file_read(&now, path, 1 << 20));
@@ -510,6 +530,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_checkpoint_goes_on_as_if_nothing_had_happened),
+        cmocka_unit_test(loading_leaves_the_size_of_micro_batches),
         cmocka_unit_test(a_checkpoint_with_other_settings_is_refused),
         cmocka_unit_test(a_checkpoint_has_every_setting_and_no_other),
         cmocka_unit_test(a_damaged_checkpoint_is_an_error),

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/confine.h"
+#include "base/confined.h"
 #include "base/directory.h"
 #include "base/file.h"
 
@@ -78,7 +79,7 @@ static int read_and_write(void)
     confine_allow(&c, file_join(&arena, folder, "none"), CONFINE_WRITE);
     if (confine_end(&c, NULL) != OK)
         return 1;
-    if (!confine_holds_files())
+    if (!confined_files())
         return 0; /* this kernel cannot */
     return !opens(inside, "file", O_RDWR)               ? 2
            : !opens(inside, "new", O_WRONLY | O_CREAT)  ? 3
@@ -108,7 +109,7 @@ static int read_links(void)
         return 1;
     if (!opens(inside, "linked", O_RDONLY))
         return 2;
-    return !confine_holds_files()            ? 0
+    return !confined_files()                 ? 0
            : opens(inside, "link", O_RDONLY) ? 3 /* to a file of another name */
            : opens(inside, "file", O_WRONLY) ? 4
                                              : 0;

@@ -1,7 +1,7 @@
 /* Data sets: encoding on all cores, rows that cannot be used or are too long, splitting. */
 #include "test.h"
 
-#include "base/cache.h"
+#include "base/cache_path.h"
 #include "base/parallel.h"
 #include "data/cursor.h"
 #include "data_rig.h"
@@ -32,7 +32,7 @@ static void check_same(const struct data *a, const struct data *b)
     assert_int_equal(a->trained, b->trained);
     assert_int_equal(a->longest, b->longest);
     assert_memory_equal(a->rows, b->rows, (size_t)a->row_count * sizeof *a->rows);
-    assert_memory_equal(&a->account, &b->account, sizeof a->account);
+    assert_memory_equal(&a->summary, &b->summary, sizeof a->summary);
     for (int64_t r = 0; r < a->row_count; r++)
         assert_memory_equal(a->marked + a->rows[r].begin, b->marked + b->rows[r].begin, (size_t)a->rows[r].count * 4);
 }
@@ -58,7 +58,7 @@ static void check_counters(struct data *data)
     assert_int_equal(tokens, data->tokens);
     assert_int_equal(trained, data->trained);
     assert_int_equal(longest, data->longest);
-    assert_int_equal(untrained, data->account.untrained);
+    assert_int_equal(untrained, data->summary.untrained);
     assert_int_equal(data->files[data->file_count - 1].end, data->row_count);
 }
 
@@ -154,8 +154,8 @@ static void a_row_that_is_too_long_is_an_error_that_names_it(void **state)
     char text[512];
     snprintf(text, sizeof text, "chats.jsonl:%lld: the row has %lld tokens, the limit is 60, and %lld of %d rows have more",
              (long long)data.rows[first].line, (long long)data.rows[first].count, (long long)longer, ROWS);
-    assert_int_equal(data.account.longest_line, data.rows[longest].line);
-    assert_int_equal(data.account.longest, data.longest);
+    assert_int_equal(data.summary.longest_line, data.rows[longest].line);
+    assert_int_equal(data.summary.longest, data.longest);
     data_close(&data);
     limits.max_tokens = 60;
     assert_fails(data_open(&data, chats, &chat, &limits), ERR_DATA, text);
@@ -212,26 +212,26 @@ static void long_rows_are_truncated_split_or_dropped_and_counted(void **state)
         limits.excess = EXCESS_SPLIT;
         open_data(&data);
         check_counters(&data);
-        check_windows(&whole, &data, max_tokens, data.account.emptied);
+        check_windows(&whole, &data, max_tokens, data.summary.emptied);
         assert_int_equal(data.trained, whole.trained);
-        assert_int_equal(data.account.split, longer);
-        assert_int_equal(data.account.windows, data.row_count + data.account.emptied - (ROWS - longer));
-        assert_int_equal(data.account.lost_tokens, 0);
+        assert_int_equal(data.summary.split, longer);
+        assert_int_equal(data.summary.windows, data.row_count + data.summary.emptied - (ROWS - longer));
+        assert_int_equal(data.summary.lost_tokens, 0);
         data_close(&data);
         if (max_tokens > 50) {
             limits.excess = EXCESS_TRUNCATE;
             open_data(&data);
             check_counters(&data);
-            assert_int_equal(data.account.truncated, longer);
-            assert_int_equal(data.row_count + data.account.emptied, ROWS);
-            assert_int_equal(data.account.lost_tokens, beyond);
+            assert_int_equal(data.summary.truncated, longer);
+            assert_int_equal(data.row_count + data.summary.emptied, ROWS);
+            assert_int_equal(data.summary.lost_tokens, beyond);
             data_close(&data);
             limits.excess = EXCESS_DROP;
             open_data(&data);
             check_counters(&data);
             assert_int_equal(data.row_count, ROWS - longer);
-            assert_int_equal(data.account.dropped, longer);
-            assert_int_equal(data.account.lost_tokens, in_long);
+            assert_int_equal(data.summary.dropped, longer);
+            assert_int_equal(data.summary.lost_tokens, in_long);
             data_close(&data);
             assert_true(!longer || warnings >= 2);
         }
@@ -259,8 +259,8 @@ static void bad_rows_are_skipped_on_request_and_named(void **state)
         warnings = 0;
         open_data(&data);
         assert_int_equal(data.row_count, ROWS - 1);
-        assert_int_equal(data.account.skipped, 2);
-        assert_int_equal(data.account.kinds[ROW_MESSAGES], ROWS - 1);
+        assert_int_equal(data.summary.skipped, 2);
+        assert_int_equal(data.summary.kinds[ROW_MESSAGES], ROWS - 1);
         assert_int_equal(warnings, 3); /* how many, and a line for each */
         assert_non_null(strstr(last_warning, "chats.jsonl:10: "));
         assert_non_null(strstr(data.skipped, "chats.jsonl:9: "));
@@ -501,7 +501,7 @@ static void a_walk_meets_each_row_once_and_loses_none(void **state)
     assert_ok(data_make_up(&data, MADE, 1, 7, 1));
     assert_true(data.own_rows.in_file);
     struct row_cursor at = row_cursor(&data, 1, MADE - 1);
-    at.beside[0] = &data.own_tokens;
+    at.tables[0] = &data.own_tokens;
     for (; row_next(&at); met++) {
         assert_int_equal(at.row, met + 1);
         lines += data.rows[at.row].line;

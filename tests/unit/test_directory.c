@@ -349,7 +349,7 @@ static void what_is_added_or_made_does_not_go_through_links(void **state)
     assert_true(file_is_directory(at("links/more/new")));
 }
 
-/* Seen to fail: a file may not be entered, not even by root, and was told as a directory of another user. */
+/* Seen to fail: a file may not be entered, not even by root, and was reported as a directory of another user. */
 static void a_file_is_no_directory_that_may_not_be_read(void **state)
 {
     (void)state;
@@ -492,14 +492,14 @@ static void a_leased_file_is_waited_for(void **state)
     (void)state;
     int pipes[2], fd, ended;
     int64_t size;
-    char told;
+    char byte;
     put("leased", "abc");
     assert_int_equal(pipe(pipes), 0);
     pid_t child = fork();
     if (child == 0)
         lease_once(at("leased"), pipes[1]);
     close(pipes[1]);
-    bool leased = read(pipes[0], &told, 1) == 1;
+    bool leased = read(pipes[0], &byte, 1) == 1;
     if (leased) {
         assert_ok(file_open(at("leased"), O_WRONLY, &fd, &size));
         assert_int_equal(size, 3);

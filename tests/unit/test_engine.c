@@ -122,7 +122,7 @@ static void the_inputs_of_the_program_that_leads_come_along(void **state)
     parts_close(&a);
 }
 
-/* One read has the outputs of both, and stays as it is while the next one is under way. */
+/* One read has the outputs of both, and stays as it is while the next one is in flight. */
 static void reads_that_do_not_wait_keep_what_they_read(void **state)
 {
     (void)state;

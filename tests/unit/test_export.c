@@ -230,7 +230,7 @@ static void test_caps_that_a_gguf_file_cannot_say_are_refused(void **state)
     tiny_config(&model, "1e-5", "10000.0");
 }
 
-/* Fails if a format is known by its marker alone: Qwen3.5 has ChatML's too, and answers that begin with a thought. */
+/* Fails if a format is known only by its marker: Qwen3.5 has ChatML's too, and answers that begin with a thought. */
 static void test_a_modelfile_writes_the_model_s_own_prompts(void **state)
 {
     (void)state;
@@ -379,7 +379,7 @@ static void test_every_allocation_may_fail(void **state)
         failing_begin(&f);
         enum status status = merge(&o);
         failing_end(&f, status);
-        f.after += f.after / 16; /* the later ones are many and alike: rows of the session that reads the file back */
+        f.after += f.after / 16; /* the later ones are many and the same: rows of the session that reads the file back */
     }
     assert_true(f.failed > 0);
 }

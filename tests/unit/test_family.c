@@ -207,7 +207,7 @@ static void every_kind_of_layer_has_pairs_that_turn(void **state)
                  "have 8 numbers, a head has 512 pairs");
 }
 
-/* transformers writes "05" beside "11". */
+/* transformers writes "05" next to "11". */
 static void numbers_of_layers_may_be_padded(void **state)
 {
     (void)state;
@@ -302,7 +302,7 @@ static void a_model_in_fp8_says_how_it_is_scaled(void **state)
 }
 
 /* Numbers with which no model can compute: a negative epsilon makes the root of a negative number where a row is small. The
- * checks in read_row, family_read, read_rope and the families' own. */
+ * checks in families_read_row, family_read, read_rope and the families' own. */
 static void impossible_numbers_are_refused(void **state)
 {
     (void)state;

@@ -10,18 +10,18 @@
 
 #include "base/log.h"
 #include "device/kernel_cache.h"
-#include "train/checkpoint.h"
+#include "state/checkpoint.h"
 #include "trainer_rig.h"
 
-enum { KINDS = 3, FLIPS_USUAL = 60 * KINDS, FILE_BYTES_MAX = 1 << 24 };
+enum { KINDS = 3, FLIPS_DEFAULT = 60 * KINDS, FILE_BYTES_MAX = 1 << 24 };
 
-static int told; /* warnings */
+static int warnings;
 
 static void count_warnings(void *context, enum log_level level, const char *message)
 {
     (void)context;
     (void)message;
-    told += level == LOG_WARNING;
+    warnings += level == LOG_WARNING;
 }
 
 typedef void check_flip(void *context, const char *path);
@@ -30,10 +30,10 @@ typedef void check_flip(void *context, const char *path);
 static int64_t flips_wanted(void)
 {
     const char *text = getenv("HONE_FLIPS");
-    return ((text ? atoll(text) : FLIPS_USUAL) + KINDS - 1) / KINDS;
+    return ((text ? atoll(text) : FLIPS_DEFAULT) + KINDS - 1) / KINDS;
 }
 
-/* Flips bits of a file one after the other, and puts it back. Each must be told. */
+/* Flips bits of a file one after the other, and puts it back. Each must be reported. */
 static int64_t flip_file(const char *path, int64_t wanted, check_flip *check, void *context)
 {
     struct buffer bytes = {0};
@@ -45,9 +45,9 @@ static int64_t flip_file(const char *path, int64_t wanted, check_flip *check, vo
         bit = bit < bits ? bit : bits - 1;
         bytes.data[bit / 8] ^= (char)(1 << bit % 8);
         assert_ok(file_replace(path, bytes.data, bytes.size));
-        told = 0;
+        warnings = 0;
         check(context, path);
-        assert_int_equal(told, 1);
+        assert_int_equal(warnings, 1);
         bytes.data[bit / 8] ^= (char)(1 << bit % 8);
     }
     assert_ok(file_replace(path, bytes.data, bytes.size));
@@ -75,10 +75,10 @@ static void is_passed_over(void *context, const char *path)
 {
     struct trainer *t = context;
     (void)path;
-    t->resume = NULL;
-    assert_ok(checkpoint_find(t));
-    assert_string_equal(t->resume, checkpoint_dir);
-    assert_int_equal(t->place.step, 3);
+    t->snap.resume = NULL;
+    assert_ok(checkpoint_find(&t->snap));
+    assert_string_equal(t->snap.resume, checkpoint_dir);
+    assert_int_equal(t->snap.state.step, 3);
 }
 
 static void checkpoints(void **state)
@@ -92,11 +92,11 @@ static void checkpoints(void **state)
     for (int step = 1; step <= 4; step++) {
         step_once(&r.t, -1);
         if (step >= 3)
-            assert_ok(checkpoint_save(&r.t, step == 3 ? checkpoint_dir : newer));
+            assert_ok(trainer_save_state(&r.t, step == 3 ? checkpoint_dir : newer));
     }
     flip_files("checkpoints", newer, is_passed_over, &r.t);
-    assert_ok(checkpoint_find(&r.t));
-    assert_string_equal(r.t.resume, newer);
+    assert_ok(checkpoint_find(&r.t.snap));
+    assert_string_equal(r.t.snap.resume, newer);
     close_rig(&r);
     arena_free(&arena);
 }
@@ -107,10 +107,11 @@ static void gives_the_same_rows(void *context, const char *path)
     struct rig r;
     (void)path;
     open_rig(&r, &tied, 0, SETTINGS("data", data_path));
-    for (int64_t i = 0; i < r.t.data.row_count; i++)
-        assert_ok(data_use(&r.t.data, i));
-    assert_ok(identity_hash(&r.t.identity, &r.t.session.model, r.t.session.tuning.lora, &r.t.data, &r.t.eval_data));
-    assert_string_equal(r.t.identity.data, context);
+    for (int64_t i = 0; i < r.t.rows.data.row_count; i++)
+        assert_ok(data_use(&r.t.rows.data, i));
+    assert_ok(identity_hash(&r.t.snap.identity, &r.t.build.session.model, r.t.build.session.tuning.lora, &r.t.rows.data,
+                            &r.t.rows.eval_data));
+    assert_string_equal(r.t.snap.identity.data, context);
     close_rig(&r);
 }
 
@@ -121,9 +122,10 @@ static void tokens(void **state)
     char digest[HASH_TEXT];
     struct arena arena = {0};
     open_rig(&r, &tied, 0, SETTINGS("data", data_path));
-    assert_ok(identity_hash(&r.t.identity, &r.t.session.model, r.t.session.tuning.lora, &r.t.data, &r.t.eval_data));
-    strcpy(digest, r.t.identity.data);
-    const char *dir = arena_format(&arena, "%s", r.t.data.cache.path);
+    assert_ok(identity_hash(&r.t.snap.identity, &r.t.build.session.model, r.t.build.session.tuning.lora, &r.t.rows.data,
+                            &r.t.rows.eval_data));
+    strcpy(digest, r.t.snap.identity.data);
+    const char *dir = arena_format(&arena, "%s", r.t.rows.data.cache.path);
     close_rig(&r);
     flip_files("tokens", dir, gives_the_same_rows, digest);
     arena_free(&arena);

@@ -7,7 +7,7 @@
 
 #include "base/directory.h"
 #include "base/file.h"
-#include "config/foreign_state.h"
+#include "config/foreign/state.h"
 #include "config/table.h"
 #include "failing.h"
 
@@ -243,6 +243,7 @@ static void values_are_converted(void **state)
         {TRL_FEW "train_on_inputs: false\n", OPTION_train_on_inputs, "false"},
         {FACTORY_FEW "early_stopping_steps: 3\n", OPTION_early_stopping_patience, "3"},
         {TRL_FEW "load_best_model_at_end: true\n", OPTION_load_best_model_at_end, "true"},
+        {TRL_FEW "lr_scheduler_kwargs: {min_lr_ratio: 0.1}\n", OPTION_min_lr_rate, "0.1"},
         {TRL_FEW "report_to: [wandb, tensorboard]\n", OPTION_report_to, "tensorboard"},
         {TRL_FEW "report_to: none\n", OPTION_report_to, "none"},
         {AXOLOTL_FEW "use_tensorboard: true\n", OPTION_report_to, "tensorboard"},
@@ -349,6 +350,7 @@ static void all_that_is_refused_is_told_together(void **state)
     assert_ok(load(AXOLOTL_FEW "rl:\nneftune_noise_alpha: 0\nlora_modules_to_save: []\nunfrozen_parameters: {}\n"));
     assert_fails(load(TRL_FEW "lr_scheduler_kwargs: {num_waves: 2}\n"), ERR_ARGUMENT,
                  "lr_scheduler_kwargs.num_waves: 2 (line 4)");
+    assert_fails(load(TRL_FEW "lr_scheduler_kwargs: {seed: 2}\n"), ERR_ARGUMENT, "lr_scheduler_kwargs.seed: 2 (line 4)");
     assert_fails(load(AXOLOTL_FEW "micro_batch: {a: b}\n"), ERR_ARGUMENT, "did you mean micro_batch_size?");
     assert_fails(load(AXOLOTL_FEW "sequence_len: [1]\n"), ERR_ARGUMENT, "sequence_len (line 5): one value is needed");
     assert_fails(load(AXOLOTL_FEW "special_tokens: x\n"), ERR_ARGUMENT, "names with values are needed below it");
@@ -370,7 +372,7 @@ static void all_that_is_refused_is_told_together(void **state)
     assert_fails(load(MLX_FEW "lr_schedule: {name: cosine_decay, arguments: [1e-4, 50]}\n"), ERR_ARGUMENT, "end with the run");
 }
 
-/* The reader's own limits, and that a broken file of another tool is told as one. */
+/* The reader's own limits, and that a broken file of another tool is reported as one. */
 static void broken_files_are_refused(void **state)
 {
     (void)state;

@@ -3,8 +3,8 @@
 
 #include <math.h>
 
-#include "format/fp8.h"
-#include "ops/weight.h"
+#include "format/fp8_matrix.h"
+#include "ops/weights/weight.h"
 
 /* Seen to fail with 0x7f read as 480, and with subnormal numbers left out of fp8_to_f32. */
 static void every_byte_is_the_number_of_its_bits(void **state)

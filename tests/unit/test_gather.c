@@ -17,7 +17,7 @@ struct begun {
 struct stand_in {
     struct group group;
     struct begun begun[GATHER_STAGES];
-    int count, calls, beside, order[GATHERS], early;
+    int count, calls, overlapped, order[GATHERS], early;
 };
 
 static float weight_at(int layer, int64_t i)
@@ -56,7 +56,7 @@ static enum status begin(struct group *group, const struct collective *c, const 
     *b = (struct begun){.collective = *c, .layer = note(s, c, from), .to = to};
     for (int i = 0; i < N; i++)
         b->to[i] = SPOILED;
-    group->under_way = s->count;
+    group->in_flight = s->count;
     return OK;
 }
 
@@ -77,9 +77,9 @@ static enum status wait_for(struct group *group, int ticket)
             s->begun[left++] = s->begun[i];
         } else {
             complete(&s->begun[i]);
-            s->beside += s->begun[i].commands > 1; /* one is the gather's own */
+            s->overlapped += s->begun[i].commands > 1; /* one is the gather's own */
         }
-    group->under_way = s->count = left;
+    group->in_flight = s->count = left;
     return OK;
 }
 
@@ -153,7 +153,7 @@ static void a_layer_is_gathered_while_the_one_before_is_computed(void **state)
         assert_int_equal(l.group.calls, GATHERS);
         assert_memory_equal(l.group.order, order, sizeof order);
         assert_int_equal(l.group.early, GATHERS - 1); /* nothing is before the first; the same on ranks that only wait */
-        assert_int_equal(l.group.beside, way ? GATHERS - 1 : 0);
+        assert_int_equal(l.group.overlapped, way ? GATHERS - 1 : 0);
         assert_int_equal(l.group.count, 0);
         close_rig(&l);
     }

@@ -28,7 +28,7 @@ static void results_are_exact_and_rounded_once(void **state)
             continue;
         }
         for (int s = 0; s < SHAPES; s++)
-            for (int form = 0; form < PRODUCT_FORMS; form++) {
+            for (int form = s % PRODUCT_FORM_STEP; form < PRODUCT_FORMS; form += PRODUCT_FORM_STEP) {
                 struct gemm g = product_form(shapes[s], types[t][0], types[t][1], form);
                 product_rounds_once(device, &g);
             }
@@ -136,7 +136,7 @@ static void check_joined(struct device *device, const int64_t size[4], enum dtyp
     double error = 0, all = 0;
     for (int64_t i = 0; i < elements; i++) {
         int64_t row = i / gemm_ldc(&g), column = i % gemm_ldc(&g);
-        if (column >= size[1])
+        if (column >= size[1] || (row + column) % PRODUCT_STEP)
             continue;
         double right = (g.accumulate ? (double)p[0].in[GEMM_C][i] : 0) + (g.bias ? (double)p[0].in[GEMM_BIAS][column] : 0) +
                        product_sum(&p[0], row, column) + product_sum(&p[1], row, column);

@@ -268,12 +268,12 @@ static void build_products(struct run *r, bool want_x, bool train_v, bool train_
     if (want_x)
         program_want(p, x);
     struct value *h = linear(p, x, program_tensor(p, make_tensor(r, "v", 2, train_v)));
-    struct value *beside = scale(p, z, 2);
-    struct value *y = add(p, linear(p, h, program_tensor(p, make_tensor(r, "w", 2, train_w))), beside);
+    struct value *other = scale(p, z, 2);
+    struct value *y = add(p, linear(p, h, program_tensor(p, make_tensor(r, "w", 2, train_w))), other);
     assert_ok(program_gradient(p, &y, &dy, 1));
     assert_true((x->gradient != NULL) == want_x);
     assert_true((h->gradient != NULL) == (want_x || train_v));
-    assert_true(!z->gradient && !beside->gradient);
+    assert_true(!z->gradient && !other->gradient);
 }
 
 static void what_wants_no_gradient_gets_none_and_no_work(void **state)

@@ -4,7 +4,7 @@
 #include <math.h>
 
 #include "base/rng.h"
-#include "train/guard.h"
+#include "state/guard.h"
 
 static const double GUESS = 10;
 

@@ -7,7 +7,7 @@
 #include "base/directory.h"
 #include "failing.h"
 
-#include "cli/history.c"
+#include "cli/view/history.c"
 
 static char dir[64];
 
@@ -64,7 +64,7 @@ static void lines_are_read_as_they_come(void **state)
 }
 
 /* A run that resumes replaces the file by a shorter one: what was read of the old one must be forgotten. */
-static void a_file_that_is_replaced_is_read_anew(void **state)
+static void a_file_that_is_replaced_is_read_again(void **state)
 {
     (void)state;
     struct history h;
@@ -211,7 +211,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(lines_are_read_as_they_come, start, end),
-        cmocka_unit_test_setup_teardown(a_file_that_is_replaced_is_read_anew, start, end),
+        cmocka_unit_test_setup_teardown(a_file_that_is_replaced_is_read_again, start, end),
         cmocka_unit_test_setup_teardown(steps_begin_again_where_a_line_says_so, start, end),
         cmocka_unit_test_setup_teardown(what_is_no_metrics_is_counted, start, end),
         cmocka_unit_test_setup_teardown(the_end_of_a_run_is_in_its_last_piece, start, end),

@@ -1,4 +1,4 @@
-/* What hone tells libcurl, told to a library that keeps it (tests/hub/fake_curl.c): the program's own requests are in
+/* What hone tells libcurl, as a library sees it that keeps it (tests/hub/fake_curl.c): the program's own requests are in
  * tests/e2e/pull.py. */
 #include "test.h"
 

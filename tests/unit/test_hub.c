@@ -10,9 +10,9 @@
 
 #include "base/directory.h"
 #include "base/file.h"
-#include "hub/cache.h"
 #include "hub/curl.h"
 #include "hub/http.h"
+#include "hub/hub_cache.h"
 #include "hub/listing.h"
 
 #define SHA1 "da39a3ee5e6b4b0d3255bfef95601890afd80709"

@@ -478,7 +478,7 @@ static void running_out_of_memory_is_an_error(void **state)
     assert_true(f.failed > 5);
 }
 
-/* Fails if what a budget ended is not released, or is told as another error. */
+/* Fails if what a budget ended is not released, or is reported as another error. */
 static void a_budget_may_end_anywhere(void **state)
 {
     (void)state;

@@ -78,8 +78,8 @@ static void launchers_say_who_a_process_is(void **state)
     assert_int_equal(l.rank, 2);
 }
 
-/* Seen to fail by the order of the table alone: srun puts its variables into every task, also into those of a torchrun that it
- * starts on each node, where all ranks of a node would then be one. */
+/* Seen to fail where only the table's order decides: srun puts its variables into every task, also into those of a torchrun that
+ * it starts on each node, where all ranks of a node would then be one. */
 static void the_inner_launcher_counts(void **state)
 {
     (void)state;
@@ -122,7 +122,7 @@ static void tasks_that_do_not_know_of_each_other_are_counted(void **state)
     assert_int_equal(launcher_strangers(), 1);
 }
 
-static void variables_that_make_no_sense_are_told(void **state)
+static void variables_that_make_no_sense_are_reported(void **state)
 {
     (void)state;
     struct launcher l;
@@ -155,7 +155,7 @@ int main(void)
         cmocka_unit_test_setup(launchers_say_who_a_process_is, forget_launchers),
         cmocka_unit_test_setup(the_inner_launcher_counts, forget_launchers),
         cmocka_unit_test_setup(tasks_that_do_not_know_of_each_other_are_counted, forget_launchers),
-        cmocka_unit_test_setup(variables_that_make_no_sense_are_told, forget_launchers),
+        cmocka_unit_test_setup(variables_that_make_no_sense_are_reported, forget_launchers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

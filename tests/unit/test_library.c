@@ -153,7 +153,7 @@ static void log_probabilities_are_the_losses_of_training(void **state)
     assert_true(fabs(minus_sum(all, tokens) - loss.sum) < 1e-5 * loss.sum);
     assert_true(fabs(minus_sum(again, tokens) - loss.sum) < 1e-5 * loss.sum);
     const float *at = all;
-    for (int64_t s = 0; s < MANY; at += sequences[s].count, s++) { /* alone, and beside others */
+    for (int64_t s = 0; s < MANY; at += sequences[s].count, s++) { /* alone, and among others */
         check(hone_logprobs(m, &sequences[s], 1, one));
         for (int64_t i = 0; i < sequences[s].count; i++) {
             assert_true(fabsf(one[i] - at[i]) < 1e-4f);

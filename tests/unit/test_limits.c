@@ -60,7 +60,7 @@ static void without_limits_it_is_the_free_memory(void **state)
     assert_string_equal(none.limit, "");
 }
 
-/* What the process has already is taken off. Mapped files count against ulimit -v alone. */
+/* What the process has already is taken off. Mapped files count only against ulimit -v. */
 static void ulimits_count(void **state)
 {
     (void)state;

@@ -2,7 +2,7 @@
 #include "test.h"
 
 #include "base/log.h"
-#include "train/checkpoint.h"
+#include "state/checkpoint.h"
 #include "train/loop.h"
 #include "trainer_rig.h"
 
@@ -98,7 +98,7 @@ struct chat {
     const char *question, *answer;
 };
 
-/* Rows of the usual chat, of which number `at`, from 0, alone is the odd one. */
+/* Rows of the usual chat, of which only number `at`, from 0, is the odd one. */
 static void write_rows(char path[160], const char *name, int count, struct chat usual, int at, struct chat odd)
 {
     static char text[16384];
@@ -122,7 +122,7 @@ static int count_text(const char *text, const char *part)
     return count;
 }
 
-/* A run over rows of which number 5 alone has a token whose embedding is this number, in memory: two of four steps have it. */
+/* A run over rows of which only number 5 has a token whose embedding is this number, in memory: two of four steps have it. */
 static void open_odd(struct rig *r, float number)
 {
     float embedding[TINY_CHANNELS];
@@ -134,9 +134,9 @@ static void open_odd(struct rig *r, float number)
                       "shuffle", "false", "max_steps", "4", "save_steps", "2"));
     for (int i = 0; i < TINY_CHANNELS; i++)
         embedding[i] = number;
-    const struct tensor *all = store_find(&r->t.session.model.store, "model.embed_tokens.weight");
-    assert_ok(
-        engine_upload_part(&r->t.session.engine, all, (int64_t)(3 + 'Z') * TINY_CHANNELS, TINY_CHANNELS, embedding, DTYPE_F32));
+    const struct tensor *all = store_find(&r->t.build.session.model.store, "model.embed_tokens.weight");
+    assert_ok(engine_upload_part(&r->t.build.session.engine, all, (int64_t)(3 + 'Z') * TINY_CHANNELS, TINY_CHANNELS, embedding,
+                                 DTYPE_F32));
 }
 
 /* Seen to fail: checkpoints of such weights took the place of good ones, and the run ended as if all were well. */
@@ -167,7 +167,7 @@ static void a_row_that_is_not_finite_is_named_and_its_steps_are_counted(void **s
     assert_non_null(strstr(warnings, "step 2 was skipped: its gradient is not finite. At fault: "));
     assert_int_equal(count_text(warnings, "odd.jsonl:"), 2);
     assert_int_equal(count_text(warnings, "odd.jsonl:6 (its gradient)"), 2);
-    assert_int_equal(r.t.place.skipped, 2);
+    assert_int_equal(r.t.snap.state.skipped, 2);
     snprintf(metrics, sizeof metrics, "%s/metrics.jsonl", output_dir);
     assert_ok(file_read(&lines, metrics, 1 << 20));
     assert_int_equal(count_text(lines.data, "\"guard\": \"not finite\", \"skipped\": true"), 2);
@@ -188,7 +188,7 @@ struct watch {
 static bool listen(void *context, const struct run_event *e)
 {
     struct watch *w = context;
-    int64_t step = w->trainer->place.step;
+    int64_t step = w->trainer->snap.state.step;
     if (e->kind == RUN_EVAL) {
         w->step[w->evals] = step;
         w->loss[w->evals] = e->eval_loss;
@@ -204,7 +204,7 @@ static enum status run_watched(struct watch *w, double *first)
     open_run(&r, SETTINGS("eval_data", data_path, "eval_steps", "3", "save_steps", "0", "max_steps", "6"));
     w->trainer = &r.t;
     enum status status = run_all(&r.t, listen, w, &result);
-    *first = r.t.place.first_eval_loss;
+    *first = r.t.snap.state.first_eval_loss;
     close_rig(&r);
     return status;
 }
@@ -260,7 +260,7 @@ static void a_validation_that_was_cut_off_is_made_after_a_resume(void **state)
 static void a_resumed_run_finds_what_an_uninterrupted_one_does(void **state)
 {
     (void)state;
-    char path[160], told[2][sizeof warnings];
+    char path[160], said[2][sizeof warnings];
     struct guard guards[2];
     write_rows(path, "sudden.jsonl", 56, (struct chat){"?", "The sharp edge."}, 52, /* its loss is higher */
                (struct chat){"?", "~~~~~~~~~~~~~~~~"});
@@ -276,14 +276,14 @@ static void a_resumed_run_finds_what_an_uninterrupted_one_does(void **state)
                               "save_steps", "0", "learning_rate", "1e-6"));
             struct watch w = {.trainer = &r.t, .stop_at = RUN_STEP, .stop_step = part < i ? 15 : 0};
             assert_int_equal(run_all(&r.t, listen, &w, &result), part < i ? ERR_STOPPED : OK);
-            guards[i] = r.t.place.guard;
+            guards[i] = r.t.snap.state.guard;
             close_rig(&r);
         }
         log_set_sink(NULL, NULL);
-        memcpy(told[i], warnings, sizeof warnings);
+        memcpy(said[i], warnings, sizeof warnings);
     }
-    assert_non_null(strstr(told[0], "step 27: the loss is "));
-    assert_string_equal(told[0], told[1]);
+    assert_non_null(strstr(said[0], "step 27: the loss is "));
+    assert_string_equal(said[0], said[1]);
     assert_memory_equal(&guards[0], &guards[1], sizeof guards[0]);
 }
 
@@ -298,8 +298,7 @@ static void read_adapter(struct buffer *bytes, const char *dir)
 }
 
 /* Validations every 2 steps, on answers that become likelier at first, and then ever less likely. */
-static enum status run_to_the_end(const char *const *more, struct run_result *result, struct trainer_place *place,
-                                  int64_t stop_step)
+static enum status run_to_the_end(const char *const *more, struct run_result *result, struct run_state *state, int64_t stop_step)
 {
     struct rig r;
     char valid[160];
@@ -312,7 +311,7 @@ static enum status run_to_the_end(const char *const *more, struct run_result *re
     open_run(&r, settings);
     struct watch w = {.trainer = &r.t, .stop_at = RUN_STEP, .stop_step = stop_step};
     enum status status = run_all(&r.t, listen, &w, result);
-    *place = r.t.place;
+    *state = r.t.snap.state;
     close_rig(&r);
     return status;
 }
@@ -323,26 +322,26 @@ static void a_run_that_brings_nothing_ends_early(void **state)
 {
     (void)state;
     struct run_result result;
-    struct trainer_place place;
+    struct run_state end;
     struct buffer whole = {0}, cut = {0};
     const char *const *stale = SETTINGS("early_stopping_patience", "2", "early_stopping_threshold", "100");
     assert_ok(directory_remove(output_dir));
-    assert_ok(run_to_the_end(stale, &result, &place, 0));
-    assert_true(result.stopped_early && place.step == 4 && place.stale_evals == 2 && result.saved_step == 4);
+    assert_ok(run_to_the_end(stale, &result, &end, 0));
+    assert_true(result.stopped_early && end.step == 4 && end.stale_evals == 2 && result.saved_step == 4);
     read_adapter(&whole, output_dir);
-    assert_ok(run_to_the_end(stale, &result, &place, 0)); /* nothing is left to do */
-    assert_true(result.stopped_early && place.step == 4 && isnan(result.loss));
+    assert_ok(run_to_the_end(stale, &result, &end, 0)); /* nothing is left to do */
+    assert_true(result.stopped_early && end.step == 4 && isnan(result.loss));
     read_adapter(&cut, output_dir);
     assert_int_equal(whole.size, cut.size);
     assert_memory_equal(whole.data, cut.data, (size_t)whole.size);
     const char *const *longer = SETTINGS("early_stopping_patience", "4", "early_stopping_threshold", "100");
-    assert_ok(run_to_the_end(longer, &result, &place, 0)); /* goes on from there */
-    assert_true(result.stopped_early && place.step == 8);
+    assert_ok(run_to_the_end(longer, &result, &end, 0)); /* goes on from there */
+    assert_true(result.stopped_early && end.step == 8);
     read_adapter(&cut, output_dir);
     assert_ok(directory_remove(output_dir));
-    assert_int_equal(run_to_the_end(longer, &result, &place, 3), ERR_STOPPED);
-    assert_ok(run_to_the_end(longer, &result, &place, 0));
-    assert_true(result.stopped_early && place.step == 8);
+    assert_int_equal(run_to_the_end(longer, &result, &end, 3), ERR_STOPPED);
+    assert_ok(run_to_the_end(longer, &result, &end, 0));
+    assert_true(result.stopped_early && end.step == 8);
     read_adapter(&whole, output_dir);
     assert_memory_equal(whole.data, cut.data, (size_t)whole.size);
     buffer_free(&whole);
@@ -354,24 +353,24 @@ static void the_result_is_the_best_checkpoint_if_asked_for(void **state)
 {
     (void)state;
     struct run_result result;
-    struct trainer_place place;
+    struct run_state end;
     struct buffer last = {0}, best = {0}, got = {0};
     char checkpoint[200];
     const char *const *asked = SETTINGS("eval_on_start", "false", "load_best_model_at_end", "true");
     assert_ok(directory_remove(output_dir));
-    assert_ok(run_to_the_end(SETTINGS("eval_on_start", "false"), &result, &place, 0));
-    assert_true(result.saved_step == 24 && place.best_step > 0 && place.best_step < 24);
-    snprintf(checkpoint, sizeof checkpoint, "%s/checkpoint-%lld", output_dir, (long long)place.best_step);
+    assert_ok(run_to_the_end(SETTINGS("eval_on_start", "false"), &result, &end, 0));
+    assert_true(result.saved_step == 24 && end.best_step > 0 && end.best_step < 24);
+    snprintf(checkpoint, sizeof checkpoint, "%s/checkpoint-%lld", output_dir, (long long)end.best_step);
     read_adapter(&last, output_dir);
     read_adapter(&best, checkpoint);
     assert_true(last.size == best.size && memcmp(last.data, best.data, (size_t)best.size) != 0);
-    assert_ok(run_to_the_end(asked, &result, &place, 0));
+    assert_ok(run_to_the_end(asked, &result, &end, 0));
     read_adapter(&got, output_dir);
     assert_memory_equal(got.data, best.data, (size_t)best.size);
-    assert_true(result.saved_step == place.best_step && place.step == 24);
+    assert_true(result.saved_step == end.best_step && end.step == 24);
     assert_ok(directory_remove(output_dir));
-    assert_int_equal(run_to_the_end(asked, &result, &place, 17), ERR_STOPPED);
-    assert_ok(run_to_the_end(asked, &result, &place, 0));
+    assert_int_equal(run_to_the_end(asked, &result, &end, 17), ERR_STOPPED);
+    assert_ok(run_to_the_end(asked, &result, &end, 0));
     read_adapter(&got, output_dir);
     assert_memory_equal(got.data, best.data, (size_t)best.size);
     struct buffer file = {0};
@@ -380,10 +379,10 @@ static void the_result_is_the_best_checkpoint_if_asked_for(void **state)
     assert_ok(file_read(&file, path, 1 << 24));
     file.data[file.size - 1] ^= 1;
     assert_ok(file_replace(path, file.data, file.size));
-    assert_fails(run_to_the_end(asked, &result, &place, 0), ERR_FORMAT, "adapter_model");
+    assert_fails(run_to_the_end(asked, &result, &end, 0), ERR_FORMAT, "adapter_model");
     assert_ok(directory_remove(checkpoint));
-    assert_fails(run_to_the_end(asked, &result, &place, 0), ERR_IO, "is gone");
-    assert_ok(run_to_the_end(SETTINGS("eval_on_start", "false"), &result, &place, 0));
+    assert_fails(run_to_the_end(asked, &result, &end, 0), ERR_IO, "is gone");
+    assert_ok(run_to_the_end(SETTINGS("eval_on_start", "false"), &result, &end, 0));
     read_adapter(&got, output_dir);
     assert_memory_equal(got.data, last.data, (size_t)last.size);
     buffer_free(&file);

@@ -5,7 +5,7 @@
 #include "base/checksums.h"
 #include "device/kernel_list.h"
 #include "processor.h"
-#include "train/checkpoint.h"
+#include "state/checkpoint.h"
 #include "trainer_rig.h"
 
 enum { TOKENS = 32 };
@@ -19,7 +19,7 @@ static void find_logprobs(struct trainer *t, const struct sequence *s, double lo
         double sum, weight;
         weights[i] = 1;
         one.weights = weights;
-        assert_ok(trainer_add(t, &one, 1, &sum, &weight));
+        assert_ok(stepper_add(&t->stepper, &one, 1, &sum, &weight));
         logprob[i] = -sum / weight;
     }
 }
@@ -56,13 +56,13 @@ static void check_loss(enum loss_id loss, const char *dtype, double below, doubl
     int clips = 0;
     open_rig(&plain, &tied, 0, SETTINGS("dtype", dtype));
     open_rig_for(&r, &tied, loss, SETTINGS("dtype", dtype));
-    trainer_loss_settings(&r.t, below, above);
+    stepper_loss_settings(&r.t.stepper, below, above);
     for (int k = 0; k < SEQUENCES; k++) {
         const struct sequence *s = &sequences()[k];
         double logprob[TOKENS], sum, weight;
         find_logprobs(&plain.t, s, logprob);
         double want = expect(s, logprob, loss_of(loss)->by_sequence, below, above, &clips);
-        assert_ok(trainer_add(&r.t, s, 1, &sum, &weight));
+        assert_ok(stepper_add(&r.t.stepper, s, 1, &sum, &weight));
         if (!(fabs(sum - want) < 1e-4 * weight))
             fail_msg("%s of sequence %d is %g, not %g", loss_of(loss)->name, k, sum, want);
     }
@@ -93,7 +93,7 @@ static void sapo_gates_the_ratio_of_each_token(void **state)
     struct rig plain, r;
     open_rig(&plain, &tied, 0, SETTINGS("dtype", "float32"));
     open_rig_for(&r, &tied, LOSS_sapo, SETTINGS("dtype", "float32"));
-    trainer_loss_settings(&r.t, 3, 2);
+    stepper_loss_settings(&r.t.stepper, 3, 2);
     for (int k = 0; k < SEQUENCES; k++) {
         const struct sequence *s = &sequences()[k];
         double logprob[TOKENS], sum, weight, want = 0;
@@ -102,7 +102,7 @@ static void sapo_gates_the_ratio_of_each_token(void **state)
             double t = s->advantages[i] > 0 ? 2 : 3, ratio = exp(logprob[i] - (double)s->old_logprobs[i]);
             want -= (double)sequence_weight(s, i) * 4 / t / (1 + exp(-t * (ratio - 1))) * (double)s->advantages[i];
         }
-        assert_ok(trainer_add(&r.t, s, 1, &sum, &weight));
+        assert_ok(stepper_add(&r.t.stepper, s, 1, &sum, &weight));
         if (!(fabs(sum - want) < 1e-4 * weight))
             fail_msg("sapo of sequence %d is %g, not %g", k, sum, want);
     }
@@ -116,14 +116,14 @@ static void a_step_moves_probabilities_by_advantages(void **state)
     (void)state;
     for (int loss = LOSS_ppo; loss < LOSS_COUNT; loss++) {
         struct rig r;
-        struct trainer_step step;
+        struct step step;
         double before = 0, after = 0, weight;
         open_rig_for(&r, &tied, (enum loss_id)loss, SETTINGS("finetuning_type", "full"));
         if (loss_of((enum loss_id)loss)->op == OP_clipped_ratio)
-            trainer_loss_settings(&r.t, 0.9, 9);
+            stepper_loss_settings(&r.t.stepper, 0.9, 9);
         for (int i = 0; i < 5; i++) {
-            assert_ok(trainer_add(&r.t, sequences(), SEQUENCES, &after, &weight));
-            assert_ok(trainer_step(&r.t, 0.001, &step));
+            assert_ok(stepper_add(&r.t.stepper, sequences(), SEQUENCES, &after, &weight));
+            assert_ok(stepper_step(&r.t.stepper, 0.001, &step));
             assert_true(step.applied && step.norm > 0);
             before = i == 0 ? after : before;
         }
@@ -140,10 +140,10 @@ static void a_sequence_without_advantages_is_refused(void **state)
     double sum, weight;
     open_rig_for(&r, &tied, LOSS_ppo, SETTINGS("lora_r", "4"));
     s.advantages = NULL;
-    assert_fails(trainer_add(&r.t, &s, 1, &sum, &weight), ERR_ARGUMENT, "advantage");
+    assert_fails(stepper_add(&r.t.stepper, &s, 1, &sum, &weight), ERR_ARGUMENT, "advantage");
     s.old_logprobs = NULL;
-    assert_fails(trainer_queue(&r.t, &s, 1, -1), ERR_ARGUMENT, "log-probability");
-    assert_fails(trainer_queue(&r.t, &s, 0, -1), ERR_ARGUMENT, "without sequences");
+    assert_fails(stepper_queue(&r.t.stepper, &s, 1, -1), ERR_ARGUMENT, "log-probability");
+    assert_fails(stepper_queue(&r.t.stepper, &s, 0, -1), ERR_ARGUMENT, "without sequences");
     close_rig(&r);
 }
 
@@ -155,9 +155,9 @@ static void the_list_of_kernels_has_those_of_the_loss(void **state)
         struct rig r;
         enum loss_id loss = (enum loss_id)i;
         set_options(&r, &tied, SETTINGS("device", "kernels"));
-        assert_ok(trainer_open_for(&r.t, &r.options, TRAINER_PLAN | TRAINER_KERNELS, loss));
-        assert_ok(engine_prepare(&r.t.session.engine));
-        const struct kernel_list *list = kernel_list_of(r.t.session.device);
+        assert_ok(trainer_list_kernels(&r.t, &r.options, &(struct trainer_uses){.loss = loss}));
+        assert_ok(engine_prepare(&r.t.build.session.engine));
+        const struct kernel_list *list = kernel_list_of(r.t.build.session.device);
         bool found = false;
         for (int64_t k = 0; k < list->count; k++)
             found = found || !strcmp(list->need[k].kernel->name, "clipped_ratio");
@@ -176,13 +176,13 @@ static void a_checkpoint_of_another_loss_is_refused(void **state)
     open_rig_for(&saved, &tied, LOSS_ppo, SETTINGS("lora_r", "4"));
     step_once(&saved.t, 0.01);
     assert_ok(directory_make(output_dir));
-    assert_ok(checkpoint_save(&saved.t, checkpoint_dir));
-    assert_ok(checkpoint_load(&saved.t, checkpoint_dir));
+    assert_ok(trainer_save_state(&saved.t, checkpoint_dir));
+    assert_ok(trainer_load_state(&saved.t, checkpoint_dir));
     for (int i = 0; i < LOSS_COUNT; i++) {
         if (i == LOSS_ppo)
             continue;
         open_rig_for(&other, &tied, (enum loss_id)i, SETTINGS("lora_r", "4"));
-        assert_fails(checkpoint_load(&other.t, checkpoint_dir), ERR_ARGUMENT, "loss ppo, this one has");
+        assert_fails(trainer_load_state(&other.t, checkpoint_dir), ERR_ARGUMENT, "loss ppo, this one has");
         close_rig(&other);
     }
     set_options(&other, &tied, SETTINGS("lora_r", "4", "output", output_dir));
@@ -195,7 +195,7 @@ static void a_checkpoint_of_another_loss_is_refused(void **state)
     memcpy(key, "\"less\"", 6);
     assert_ok(file_replace(path, place.data, place.size));
     assert_ok(checksums_write(checkpoint_dir));
-    assert_fails(checkpoint_load(&saved.t, checkpoint_dir), ERR_FORMAT, "\"loss\" is missing");
+    assert_fails(trainer_load_state(&saved.t, checkpoint_dir), ERR_FORMAT, "\"loss\" is missing");
     buffer_free(&place);
     close_rig(&saved);
 }

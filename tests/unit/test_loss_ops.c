@@ -4,10 +4,10 @@
 
 #include <math.h>
 
-#include "ops/loss.h"
+#include "ops/losses/loss.h"
 #include "program_rig.h"
 
-/* A chunk is 16 rows at this vocabulary (chunk_rows in ops/linear_cross_entropy.c). Sequences are chunks. */
+/* A chunk is 16 rows at this vocabulary (chunk_rows in ops/losses/linear_cross_entropy.c). Sequences are chunks. */
 enum { ROWS = 40, CHUNK = 16, C = 3, V = 270000 };
 
 struct head {

@@ -6,6 +6,7 @@
 
 #include "base/log.h"
 #include "failing.h"
+#include "job/report_to.h"
 #include "train/metrics.h"
 #include "trainer_rig.h"
 
@@ -101,9 +102,9 @@ static void words_that_report_to_does_not_know_are_refused(void **state)
         options_init(&o, &arena);
         o.report_to = is_good ? good[i] : bad[i - sizeof good / sizeof good[0]];
         if (is_good)
-            assert_ok(metrics_check(&o));
+            assert_ok(report_to_check(&o));
         else
-            assert_fails(metrics_check(&o), ERR_ARGUMENT, "docs/metrics.md");
+            assert_fails(report_to_check(&o), ERR_ARGUMENT, "docs/metrics.md");
     }
     arena_free(&arena);
 }
@@ -132,7 +133,7 @@ static void what_was_true_at_the_checkpoint_is_kept(void **state)
     struct buffer text = {0};
     assert_ok(directory_remove(output_dir));
     open_rig(&r, &tied, 0, SETTINGS("data", data_path, "output", output_dir, "report_to", "csv"));
-    r.t.place.step = 2;
+    r.t.snap.state.step = 2;
     write_output("metrics.jsonl", "{\"event\":\"start\"}\n{\"step\": 1, \"loss\": 3}\n{\"step\": 2, \"loss\": 2}\n"
                                   "{\"event\": \"eval\", \"step\": 2, \"eval_loss\": 5}\n{\"step\": 3, \"loss\": 1}\nnonsense\n"
                                   "{\"event\": \"end\", \"steps\": 2}\n{\"step\": 2, \"lo");
@@ -166,7 +167,7 @@ static void count_warning(void *context, enum log_level level, const char *messa
         snprintf(last_warning, sizeof last_warning, "%s", message);
 }
 
-/* A zero byte ended the walk: the line of step 2 and all after it were lost. Nothing told of lines that were broken. */
+/* A zero byte ended the walk: the line of step 2 and all after it were lost. Nothing reported lines that were broken. */
 static void damaged_lines_are_counted_and_the_others_kept(void **state)
 {
     (void)state;
@@ -179,7 +180,7 @@ static void damaged_lines_are_counted_and_the_others_kept(void **state)
     char path[192];
     assert_ok(directory_remove(output_dir));
     open_rig(&r, &tied, 0, SETTINGS("data", data_path, "output", output_dir, "report_to", "csv"));
-    r.t.place.step = 2;
+    r.t.snap.state.step = 2;
     snprintf(path, sizeof path, "%s/metrics.jsonl", output_dir);
     assert_ok(file_replace(path, lines, sizeof lines - 1));
     warnings = 0;
@@ -195,7 +196,7 @@ static void damaged_lines_are_counted_and_the_others_kept(void **state)
     close_rig(&r);
 }
 
-/* Such a file ended a run that was to be resumed, and the CSV of it was made anew without its rows. */
+/* Such a file ended a run that was to be resumed, and the CSV of it was made again without its rows. */
 static void a_file_that_cannot_be_read_stays_and_is_added_to(void **state)
 {
     (void)state;
@@ -203,7 +204,7 @@ static void a_file_that_cannot_be_read_stays_and_is_added_to(void **state)
     char path[192];
     assert_ok(directory_remove(output_dir));
     open_rig(&r, &tied, 0, SETTINGS("data", data_path, "output", output_dir, "report_to", "csv"));
-    r.t.place.step = 2;
+    r.t.snap.state.step = 2;
     snprintf(path, sizeof path, "%s/metrics.jsonl", output_dir);
     write_output("metrics.csv", HEADER_CSV STEP_CSV);
     log_set_sink(count_warning, NULL);
@@ -236,10 +237,10 @@ static void each_allocation_may_fail(void **state)
     struct failing f = {0};
     assert_ok(directory_remove(output_dir));
     open_rig(&r, &tied, 0, SETTINGS("data", data_path, "output", output_dir, "report_to", "all"));
-    r.t.place.step = 1;
+    r.t.snap.state.step = 1;
     while (failing_next(&f)) {
         struct metrics m;
-        struct trainer_step step = {.step = 2, .seconds = 1, .applied = true};
+        struct step step = {.step = 2, .seconds = 1, .applied = true};
         struct sample sample = {.prompt = "Why?"};
         assert_ok(buffer_append(&sample.answer, "So.", 3));
         write_output("metrics.jsonl", "{\"step\": 1, \"loss\": 3}\n");

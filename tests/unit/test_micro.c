@@ -33,12 +33,12 @@ static void the_largest_holds_what_is_asked_for_and_the_longest_row(void **state
     for (size_t i = 0; i < sizeof expected / sizeof *expected; i++) {
         struct rig r;
         open_rig(&r, &tied, 0, SETTINGS("micro_batch_tokens", expected[i].asked));
-        assert_int_equal(largest(&r.t.session), expected[i].slots);
+        assert_int_equal(largest(&r.t.build.session), expected[i].slots);
         close_rig(&r);
     }
     struct rig r;
     open_rig(&r, &tied, 0, SETTINGS("data", data_path, "micro_batch_tokens", "1"));
-    assert_true(largest(&r.t.session) >= r.t.data.longest);
+    assert_true(largest(&r.t.build.session) >= r.t.rows.data.longest);
     close_rig(&r);
 }
 
@@ -55,10 +55,10 @@ static void the_smallest_program_that_holds_the_tokens_is_taken(void **state)
     for (size_t i = 0; i < sizeof tokens / sizeof *tokens; i++) {
         struct sequence one = {.ids = ids, .count = tokens[i]};
         double sum, weight;
-        int64_t before = runs_of(&r.t.session, slots[i]), all = runs_of(&r.t.session, 0);
-        assert_ok(trainer_add(&r.t, &one, 1, &sum, &weight));
-        assert_int_equal(runs_of(&r.t.session, slots[i]), before + 1);
-        assert_int_equal(runs_of(&r.t.session, 0), all + 1);
+        int64_t before = runs_of(&r.t.build.session, slots[i]), all = runs_of(&r.t.build.session, 0);
+        assert_ok(stepper_add(&r.t.stepper, &one, 1, &sum, &weight));
+        assert_int_equal(runs_of(&r.t.build.session, slots[i]), before + 1);
+        assert_int_equal(runs_of(&r.t.build.session, 0), all + 1);
     }
     close_rig(&r);
 }
@@ -74,7 +74,7 @@ static void sequences_go_together_as_they_come_while_they_fit(void **state)
     int64_t expected = 1, used = 0;
     open_rig(&r, &tied, 0, methods[0]);
     add_all(&r.t);
-    assert_int_equal(runs_of(&r.t.session, 0), 1);
+    assert_int_equal(runs_of(&r.t.build.session, 0), 1);
     for (int i = 0; i < MANY; i++) {
         list[i] = sequences()[i % 3];
         if (used + list[i].count > 64) {
@@ -83,8 +83,8 @@ static void sequences_go_together_as_they_come_while_they_fit(void **state)
         }
         used += list[i].count;
     }
-    assert_ok(trainer_add(&r.t, list, MANY, &sum, &weight));
-    assert_int_equal(runs_of(&r.t.session, 0), 1 + expected);
+    assert_ok(stepper_add(&r.t.stepper, list, MANY, &sum, &weight));
+    assert_int_equal(runs_of(&r.t.build.session, 0), 1 + expected);
     close_rig(&r);
 }
 
@@ -94,12 +94,13 @@ static void a_sequence_that_does_not_fit_is_refused_and_nothing_is_added(void **
     struct rig r;
     int32_t ids[65] = {0};
     struct sequence list[2] = {sequences()[0], {.ids = ids, .count = 65}};
-    struct trainer_step step;
+    struct step step;
     double sum, weight;
     open_rig(&r, &tied, 0, methods[0]);
-    assert_fails(trainer_add(&r.t, list, 2, &sum, &weight), ERR_ARGUMENT, "a sequence of 65 tokens, a micro-batch holds 1 to 64");
-    assert_int_equal(runs_of(&r.t.session, 0), 0);
-    assert_fails(trainer_step(&r.t, 0.01, &step), ERR_ARGUMENT, "nothing was added");
+    assert_fails(stepper_add(&r.t.stepper, list, 2, &sum, &weight), ERR_ARGUMENT,
+                 "a sequence of 65 tokens, a micro-batch holds 1 to 64");
+    assert_int_equal(runs_of(&r.t.build.session, 0), 0);
+    assert_fails(stepper_step(&r.t.stepper, 0.01, &step), ERR_ARGUMENT, "nothing was added");
     close_rig(&r);
 }
 
@@ -112,19 +113,21 @@ static void micro_batches_respect_the_largest_allocation(void **state)
     int64_t max_block = INT64_MAX;
     options_init(&options, &arena);
     for (int pass = 0; pass < 2; pass++) {
-        struct trainer t = {.options = &options};
+        struct job job = {.options = &options};
+        struct rows rows = {.data = {0}};
+        struct build b = {.job = &job, .rows = &rows};
         struct session_options opened = {.dir = untied.dir, .device = "cpu", .run = RUN_FLOAT32, .weights = true};
-        assert_ok(session_open(&t.session, &opened));
-        t.session.tuning.train = true;
-        t.session.info.max_block = max_block;
-        assert_ok(micro_size(&t));
-        int64_t activations = t.session.engine.programs[t.micro.program[0][0]].bytes[LIFE_ACTIVATIONS];
+        assert_ok(session_open(&b.session, &opened));
+        b.session.tuning.train = true;
+        b.session.info.max_block = max_block;
+        assert_ok(micro_size(&b, 0));
+        int64_t activations = b.session.engine.programs[b.micro.program[0][0]].bytes[LIFE_ACTIVATIONS];
         if (pass == 0) {
-            assert_int_equal(t.place.slots, 1024);
+            assert_int_equal(b.slots, 1024);
             max_block = activations / 5;
         } else
-            assert_true(activations <= max_block && activations > 0 && (t.place.slots < 1024 || t.session.tuning.recompute));
-        session_close(&t.session);
+            assert_true(activations <= max_block && activations > 0 && (b.slots < 1024 || b.session.tuning.recompute));
+        session_close(&b.session);
     }
     arena_free(&arena);
 }
@@ -140,15 +143,15 @@ static void sequences_one_by_one_add_up_to_all_at_once(void **state)
         double all = add_all(&at_once.t);
         for (int i = 0; i < SEQUENCES; i++) {
             double each;
-            assert_ok(trainer_add(&one_by_one.t, &sequences()[i], 1, &each, &weight));
+            assert_ok(stepper_add(&one_by_one.t.stepper, &sequences()[i], 1, &each, &weight));
             sum += each;
         }
         assert_true(fabs(sum - all) < 1e-6 * all);
-        assert_true(fabs(at_once.t.sums.weight - one_by_one.t.sums.weight) < 1e-9);
-        float *a = download(&at_once.t, at_once.t.optimizer.gradients);
-        float *b = download(&one_by_one.t, one_by_one.t.optimizer.gradients);
+        assert_true(fabs(at_once.t.stepper.sums.weight - one_by_one.t.stepper.sums.weight) < 1e-9);
+        float *a = download(&at_once.t, at_once.t.build.optimizer.gradients);
+        float *b = download(&one_by_one.t, one_by_one.t.build.optimizer.gradients);
         double error = 0, size = 0;
-        for (int64_t i = 0; i < at_once.t.optimizer.elements; i++) {
+        for (int64_t i = 0; i < at_once.t.build.optimizer.elements; i++) {
             error += pow((double)a[i] - (double)b[i], 2);
             size += pow((double)a[i], 2);
         }

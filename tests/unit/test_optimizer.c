@@ -2,7 +2,7 @@
 #include "test.h"
 
 #include "processor.h"
-#include "train/checkpoint.h"
+#include "state/checkpoint.h"
 #include "trainer_rig.h"
 
 static const char *const names[] = {
@@ -30,12 +30,12 @@ static void every_optimizer_learns(void **state)
     for (int run = 0; run < RUNS; run = next_run(run)) {
         struct rig r;
         open_rig(&r, &tied, 0, settings_of(run));
-        assert_string_equal(r.t.optimizer.kind->name, names[run / 2 / METHODS]);
+        assert_string_equal(r.t.build.optimizer.kind->name, names[run / 2 / METHODS]);
         double before = step_once(&r.t, 0.005).loss, after = before;
         for (int i = 0; i < 20; i++)
             after = step_once(&r.t, 0.005).loss;
         if (!(after < 0.95 * before))
-            fail_msg("%s: the loss was %g and is %g", r.t.optimizer.kind->name, before, after);
+            fail_msg("%s: the loss was %g and is %g", r.t.build.optimizer.kind->name, before, after);
         close_rig(&r);
     }
 }
@@ -46,14 +46,14 @@ static void the_plan_has_the_state_of_the_optimizer(void **state)
     for (int run = 0; run < RUNS; run = next_run(run)) {
         struct rig r;
         int64_t bytes[LIFE_COUNT], mapped;
-        open_rig(&r, &tied, TRAINER_PLAN, settings_of(run));
-        const struct optimizer *o = &r.t.optimizer;
-        int64_t each = optimizer_state_bytes(o->kind, r.t.session.run), arrays = o->states + (run % 2);
+        plan_rig(&r, &tied, NULL, settings_of(run));
+        const struct optimizer *o = &r.t.build.optimizer;
+        int64_t each = optimizer_state_bytes(o->kind, r.t.build.session.run), arrays = o->states + (run % 2);
         assert_true(o->states > 0);
         assert_int_equal(each, 4 * arrays);
-        session_bytes(&r.t.session, bytes, &mapped);
-        int64_t beside = bytes[LIFE_STATE] - each * o->elements; /* the counts, and what aligns them */
-        assert_true(beside >= 8 && beside <= 4096);
+        session_bytes(&r.t.build.session, bytes, &mapped);
+        int64_t rest = bytes[LIFE_STATE] - each * o->elements; /* the counts, and what aligns them */
+        assert_true(rest >= 8 && rest <= 4096);
         close_rig(&r);
     }
 }
@@ -68,10 +68,10 @@ static void a_checkpoint_holds_the_state_of_the_optimizer(void **state)
         for (int i = 0; i < 3; i++)
             step_once(&saved.t, 0.01);
         assert_ok(directory_make(output_dir));
-        assert_ok(checkpoint_save(&saved.t, checkpoint_dir));
-        assert_ok(checkpoint_load(&loaded.t, checkpoint_dir));
+        assert_ok(trainer_save_state(&saved.t, checkpoint_dir));
+        assert_ok(trainer_load_state(&loaded.t, checkpoint_dir));
         assert_same_state(&saved.t, &loaded.t);
-        struct trainer_step a = step_once(&saved.t, 0.01), b = step_once(&loaded.t, 0.01);
+        struct step a = step_once(&saved.t, 0.01), b = step_once(&loaded.t, 0.01);
         assert_same_step(&a, &b);
         assert_same_state(&saved.t, &loaded.t);
         close_rig(&saved);

@@ -4,10 +4,10 @@
 #include "base/memory.h"
 #include "failing.h"
 
-#include "cli/out.c"
-#include "cli/quote.c"
-#include "cli/terminal.c"
-#include "cli/visible.c"
+#include "cli/report/quote.c"
+#include "cli/view/escape.c"
+#include "cli/view/out.c"
+#include "cli/view/terminal.c"
 
 __attribute__((format(printf, 1, 2))) static const char *formatted(const char *format, ...)
 {

@@ -10,7 +10,7 @@
 
 #include "base/log.h"
 #include "cannot_remove.h"
-#include "train/checkpoint.h"
+#include "state/checkpoint.h"
 #include "train/metrics.h"
 #include "trainer_rig.h"
 
@@ -87,7 +87,7 @@ static void save_three(struct rig *r)
     for (int64_t step = 1; step <= 3; step++) {
         step_once(&r->t, -1);
         assert_ok(directory_make(output_dir));
-        assert_ok(checkpoint_save(&r->t, checkpoint_path(&arena, output_dir, step)));
+        assert_ok(trainer_save_state(&r->t, checkpoint_path(&arena, output_dir, step)));
     }
     said.size = 0;
 }
@@ -122,11 +122,11 @@ static void what_a_killed_run_left_is_put_back_or_removed(void **state)
     set_options(&next, &tied, SETTINGS("data", data_path, "output", output_dir));
     next.options.dry_run = true; /* changes nothing */
     assert_ok(trainer_open(&next.t, &next.options, 0));
-    assert_string_equal(next.t.resume, at("checkpoint-1"));
+    assert_string_equal(next.t.snap.resume, at("checkpoint-1"));
     assert_true(file_exists(at("checkpoint-9." NUMBER ".old")));
     close_rig(&next);
     open_output(&next);
-    assert_string_equal(next.t.resume, at("checkpoint-3"));
+    assert_string_equal(next.t.snap.resume, at("checkpoint-3"));
     assert_entries(output_dir, ENTRIES("checkpoint-1", "checkpoint-1.abc.old", "checkpoint-2", "checkpoint-3",
                                        "checkpoint-x.part", "notes." NUMBER ".part", "run.lock"));
     assert_said("checkpoint-3: a run was killed");
@@ -147,7 +147,7 @@ static void a_checkpoint_that_cannot_be_looked_at_is_left(void **state)
     close_rig(&next);
     assert_true(file_exists(at("checkpoint-3.part")));
     open_output(&next);
-    assert_string_equal(next.t.resume, at("checkpoint-3"));
+    assert_string_equal(next.t.snap.resume, at("checkpoint-3"));
     close_rig(&next);
     close_rig(&r);
 }
@@ -159,21 +159,21 @@ static void a_save_replaces_states_alone(void **state)
     struct rig r;
     save_three(&r);
     put("checkpoint-3/notes.txt", "in a state");
-    assert_ok(checkpoint_save(&r.t, at("checkpoint-3")));
+    assert_ok(trainer_save_state(&r.t, at("checkpoint-3")));
     assert_int_equal(rename(at("checkpoint-2"), at("new.part")), 0); /* as a kill leaves it */
-    assert_ok(checkpoint_save(&r.t, at("new")));
+    assert_ok(trainer_save_state(&r.t, at("new")));
     assert_false(file_exists(at("new.part")));
     make("empty");
-    assert_ok(checkpoint_save(&r.t, at("empty")));
+    assert_ok(trainer_save_state(&r.t, at("empty")));
     make("theirs");
     put("theirs/thesis.tex", "x");
-    assert_fails(checkpoint_save(&r.t, at("theirs")), ERR_IO, "theirs: has files that are no saved state");
-    assert_fails(checkpoint_save(&r.t, output_dir), ERR_IO, "has files that are no saved state");
+    assert_fails(trainer_save_state(&r.t, at("theirs")), ERR_IO, "theirs: has files that are no saved state");
+    assert_fails(trainer_save_state(&r.t, output_dir), ERR_IO, "has files that are no saved state");
     make("other.part");
     put("other.part/notes.txt", "x");
-    assert_fails(checkpoint_save(&r.t, at("other")), ERR_IO, "other.part: has files that are no saved state");
+    assert_fails(trainer_save_state(&r.t, at("other")), ERR_IO, "other.part: has files that are no saved state");
     put("file.part", "x");
-    assert_int_equal(checkpoint_save(&r.t, at("file")), ERR_IO);
+    assert_int_equal(trainer_save_state(&r.t, at("file")), ERR_IO);
     assert_true(file_exists(at("theirs/thesis.tex")) && file_exists(at("other.part/notes.txt")) && file_exists(at("file.part")));
     close_rig(&r);
 }
@@ -185,13 +185,13 @@ static void a_checkpoint_that_cannot_be_removed_loses_its_name_and_costs_a_warni
     struct rig r, next;
     save_three(&r);
     cannot_remove = true;
-    enum status status = checkpoint_thin(&r.t, output_dir, 1);
+    enum status status = checkpoint_thin(&r.t.snap, output_dir, 1);
     cannot_remove = false;
     assert_ok(status);
     assert_said("cannot remove: Device or resource busy; the run goes on");
     assert_false(file_exists(at("checkpoint-1")) || file_exists(at("checkpoint-2")));
     open_output(&next); /* both are whole, and kept until the next save */
-    assert_ok(checkpoint_thin(&next.t, output_dir, 1));
+    assert_ok(checkpoint_thin(&next.t.snap, output_dir, 1));
     assert_entries(output_dir, ENTRIES("checkpoint-3", "run.lock"));
     close_rig(&next);
     close_rig(&r);
@@ -205,15 +205,15 @@ static void a_result_of_no_checkpoint_is_moved_when_a_run_resumes(void **state)
     const char *const *finished =
         ENTRIES("adapter_model.safetensors", "checkpoint-1", "checkpoint-2", "checkpoint-3", "run.json", "run.lock");
     save_three(&r);
-    put("run.json", arena_format(&arena, "{\"run\": \"%s\"}", r.t.identity.run));
+    put("run.json", arena_format(&arena, "{\"run\": \"%s\"}", r.t.snap.identity.run));
     assert_ok(file_copy(at("checkpoint-2/adapter_model.safetensors"), at("adapter_model.safetensors"))); /* the best one */
     open_output(&next);
-    assert_ok(checkpoint_make_room(&next.t, output_dir, metrics_names));
+    assert_ok(checkpoint_make_room(&next.t.snap, output_dir, output_metrics));
     assert_entries(output_dir, finished);
     put("adapter_model.safetensors", "theirs");
     put("adapter_config.json", "{}");
     put("notes.txt", "theirs");
-    assert_ok(checkpoint_make_room(&next.t, output_dir, metrics_names));
+    assert_ok(checkpoint_make_room(&next.t.snap, output_dir, output_metrics));
     assert_entries(output_dir,
                    ENTRIES("checkpoint-1", "checkpoint-2", "checkpoint-3", "earlier-1", "notes.txt", "run.json", "run.lock"));
     assert_entries(at("earlier-1"), ENTRIES("adapter_config.json", "adapter_model.safetensors"));
@@ -222,7 +222,7 @@ static void a_result_of_no_checkpoint_is_moved_when_a_run_resumes(void **state)
     close_rig(&r);
 }
 
-/* Fails if the result of another run stays beside that of a run that starts over, or is replaced by it. */
+/* Fails if the result of another run stays next to that of a run that starts over, or is replaced by it. */
 static void a_run_that_starts_over_moves_the_results_of_others(void **state)
 {
     (void)state;
@@ -237,13 +237,13 @@ static void a_run_that_starts_over_moves_the_results_of_others(void **state)
     put("notes.txt", "theirs");
     assert_int_equal(symlink("nowhere", at("earlier-1")), 0); /* which is no free name */
     open_rig(&r, &tied, 0, none);
-    assert_ok(checkpoint_make_room(&r.t, output_dir, metrics_names));
+    assert_ok(checkpoint_make_room(&r.t.snap, output_dir, output_metrics));
     assert_entries(output_dir, ENTRIES("earlier-1", "earlier-2", "notes.txt", "run.lock"));
     assert_entries(at("earlier-2"), ENTRIES("adapter_model.safetensors", "checkpoint-1", "checkpoint-2", "checkpoint-3",
                                             "config.json", "model-00001-of-00002.safetensors", "model.safetensors.index.json"));
     put("model.safetensors", "x"); /* a model that was tidied up, or downloaded: it would be replaced */
     r.options.resume = "auto";
-    assert_ok(checkpoint_make_room(&r.t, output_dir, metrics_names));
+    assert_ok(checkpoint_make_room(&r.t.snap, output_dir, output_metrics));
     assert_entries(at("earlier-3"), ENTRIES("model.safetensors"));
     close_rig(&r);
 }
@@ -256,22 +256,22 @@ static void metrics_of_another_run_are_moved_when_a_run_is_resumed_there(void **
     char text[64];
     save_three(&r);
     put("metrics.jsonl", "{}\n");
-    snprintf(text, sizeof text, "{\"run\": \"%s\"}", r.t.identity.run);
+    snprintf(text, sizeof text, "{\"run\": \"%s\"}", r.t.snap.identity.run);
     put("run.json", text);
-    assert_ok(checkpoint_make_room(&r.t, output_dir, metrics_names));
+    assert_ok(checkpoint_make_room(&r.t.snap, output_dir, output_metrics));
     assert_false(file_exists(at("earlier-1")));
     put("model.safetensors", "x");
     put("run.json", "{\"run\": \"" NUMBER "\"}");
-    assert_ok(checkpoint_make_room(&r.t, output_dir, metrics_names));
+    assert_ok(checkpoint_make_room(&r.t.snap, output_dir, output_metrics));
     assert_entries(at("earlier-1"), ENTRIES("metrics.jsonl", "model.safetensors", "run.json"));
     put("metrics.jsonl", "{}\n");
     put("adapter_config.json", "{}");
-    put("run.json", "not JSON"); /* which says nothing: the lines may be of the checkpoints beside them, a result is no one's */
-    assert_ok(checkpoint_make_room(&r.t, output_dir, metrics_names));
+    put("run.json", "not JSON"); /* which says nothing: the lines may be of the checkpoints next to them, a result is no one's */
+    assert_ok(checkpoint_make_room(&r.t.snap, output_dir, output_metrics));
     assert_entries(at("earlier-2"), ENTRIES("adapter_config.json"));
     for (int64_t step = 1; step <= 3; step++)
         assert_ok(directory_remove(checkpoint_path(&arena, output_dir, step)));
-    assert_ok(checkpoint_make_room(&r.t, output_dir, metrics_names));
+    assert_ok(checkpoint_make_room(&r.t.snap, output_dir, output_metrics));
     assert_entries(at("earlier-3"), ENTRIES("metrics.jsonl", "run.json"));
     close_rig(&r);
 }
@@ -287,7 +287,7 @@ static void what_says_whose_files_are_is_moved_last(void **state)
     put("tokenizer.json", "{}");
     for (int64_t allowed = 0; allowed < 3; allowed++) {
         renames = allowed;
-        enum status status = checkpoint_make_room(&r.t, output_dir, metrics_names);
+        enum status status = checkpoint_make_room(&r.t.snap, output_dir, output_metrics);
         renames = INT64_MAX;
         assert_fails(status, ERR_IO, allowed == 2 ? "run.json is in the way of the run, and cannot be moved: " : "is in the way");
         assert_true(file_exists(at("run.json")));
@@ -305,16 +305,16 @@ static void what_came_meanwhile_is_moved_aside_before_a_save(void **state)
     (void)state;
     struct rig r;
     save_three(&r);
-    assert_ok(checkpoint_clear(&r.t, output_dir, at("checkpoint-3")));
-    assert_ok(checkpoint_clear(&r.t, output_dir, at("checkpoint-4")));
+    assert_ok(checkpoint_clear(&r.t.snap, output_dir, at("checkpoint-3")));
+    assert_ok(checkpoint_clear(&r.t.snap, output_dir, at("checkpoint-4")));
     assert_false(file_exists(at("earlier-1")));
-    r.t.place.step = 4;
+    r.t.snap.state.step = 4;
     assert_ok(file_rename(at("checkpoint-2"), at("checkpoint-4"))); /* its own of another step, by another name */
-    assert_ok(checkpoint_clear(&r.t, output_dir, at("checkpoint-4")));
+    assert_ok(checkpoint_clear(&r.t.snap, output_dir, at("checkpoint-4")));
     assert_true(file_exists(at("checkpoint-2")));
     make("checkpoint-4");
     put("checkpoint-4/notes.txt", "theirs");
-    assert_ok(checkpoint_clear(&r.t, output_dir, at("checkpoint-4")));
+    assert_ok(checkpoint_clear(&r.t.snap, output_dir, at("checkpoint-4")));
     assert_entries(at("earlier-1/checkpoint-4"), ENTRIES("notes.txt"));
     assert_said("checkpoint-4 is not of this run, but came while it went on: moved to ");
     close_rig(&r);
@@ -329,13 +329,13 @@ static void the_checkpoint_of_a_step_is_found_by_what_it_says(void **state)
     save_three(&r);
     assert_ok(file_rename(at("checkpoint-2"), at("checkpoint-9")));
     assert_ok(file_rename(at("checkpoint-3"), at("checkpoint-2")));
-    assert_ok(checkpoint_of_step(&r.t, output_dir, 2, &path));
+    assert_ok(checkpoint_of_step(&r.t.snap, output_dir, 2, &path));
     assert_string_equal(path, at("checkpoint-9"));
     assert_ok(directory_remove(at("checkpoint-9")));
-    assert_ok(checkpoint_of_step(&r.t, output_dir, 2, &path));
+    assert_ok(checkpoint_of_step(&r.t.snap, output_dir, 2, &path));
     assert_null(path);
-    assert_ok(identity_draw(&r.t.identity)); /* another run's is none either */
-    assert_ok(checkpoint_of_step(&r.t, output_dir, 3, &path));
+    assert_ok(identity_draw(&r.t.snap.identity)); /* another run's is none either */
+    assert_ok(checkpoint_of_step(&r.t.snap, output_dir, 3, &path));
     assert_null(path);
     close_rig(&r);
 }
@@ -380,14 +380,14 @@ static void what_is_moved_is_called_what_it_is(void **state)
     save_three(&r);
     make("checkpoint-7");
     file_remove(at("checkpoint-2/trainer_state.json"));
-    r.t.place.step = 2;
-    assert_ok(checkpoint_make_room(&r.t, output_dir, metrics_names));
+    r.t.snap.state.step = 2;
+    assert_ok(checkpoint_make_room(&r.t.snap, output_dir, output_metrics));
     assert_said("checkpoint-7 is not a checkpoint of hone's: moved to ");
     assert_said("checkpoint-3 is of a later step than the run goes on from: moved to ");
     assert_said("checkpoint-2 is damaged: moved to ");
     assert_null(strstr(said.data, "of an earlier run"));
-    assert_ok(identity_draw(&r.t.identity));
-    assert_ok(checkpoint_make_room(&r.t, output_dir, metrics_names));
+    assert_ok(identity_draw(&r.t.snap.identity));
+    assert_ok(checkpoint_make_room(&r.t.snap, output_dir, output_metrics));
     assert_said("checkpoint-1 is of an earlier run: moved to ");
     close_rig(&r);
 }
@@ -401,13 +401,13 @@ static void a_renamed_checkpoint_is_of_the_step_that_it_was(void **state)
     close_rig(&r);
     assert_ok(file_rename(at("checkpoint-2"), at("checkpoint-99")));
     open_output(&next);
-    assert_string_equal(next.t.resume, at("checkpoint-3"));
+    assert_string_equal(next.t.snap.resume, at("checkpoint-3"));
     close_rig(&next);
     assert_ok(directory_remove(at("checkpoint-3")));
     open_output(&next);
-    assert_string_equal(next.t.resume, at("checkpoint-99"));
-    assert_int_equal(next.t.place.step, 2);
-    assert_ok(checkpoint_make_room(&next.t, output_dir, metrics_names));
+    assert_string_equal(next.t.snap.resume, at("checkpoint-99"));
+    assert_int_equal(next.t.snap.state.step, 2);
+    assert_ok(checkpoint_make_room(&next.t.snap, output_dir, output_metrics));
     assert_false(file_exists(at("earlier-1")));
     close_rig(&next);
 }
@@ -423,7 +423,7 @@ static void a_checkpoint_that_cannot_be_read_gives_way_to_the_one_before(void **
     file_remove(at("checkpoint-2/state.safetensors"));
     make("checkpoint-2/state.safetensors");
     open_output(&next);
-    assert_string_equal(next.t.resume, at("checkpoint-1"));
+    assert_string_equal(next.t.snap.resume, at("checkpoint-1"));
     assert_said("checkpoint-3 cannot be used, the one before it is tried: ");
     assert_said("checkpoint-2 cannot be used, the one before it is tried: ");
     close_rig(&next);

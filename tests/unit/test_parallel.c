@@ -230,7 +230,7 @@ static int loop_without_memory(void)
     return warnings == 1 ? 0 : 3;
 }
 
-/* And it is told once. Fails if make_threads counts a thread that it did not get. */
+/* And it is reported once. Fails if make_threads counts a thread that it did not get. */
 static void a_loop_is_whole_with_the_threads_that_there_are(void **state)
 {
     (void)state;

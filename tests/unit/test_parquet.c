@@ -185,9 +185,9 @@ static void lists_of_structs(void **state)
     gives(&r, MESSAGE_ROWS);
     r = MESSAGES; /* the second leaf says that the second row's list goes on */
     r.column[1].page[0].reps = "\3\6";
-    refuses(&r, ERR_FORMAT, "other lengths than those beside it");
+    refuses(&r, ERR_FORMAT, "other lengths than those next to it");
     r.column[1].page[0].reps = "\3\0"; /* or that the first row's does not */
-    refuses(&r, ERR_FORMAT, "other lengths than those beside it");
+    refuses(&r, ERR_FORMAT, "other lengths than those next to it");
     r = MESSAGES;
     r.column[0].page[0].defs = "\4\4\2\1\2\0\2\5";
     refuses(&r, ERR_FORMAT, "a level is higher than the schema allows");

@@ -4,7 +4,7 @@
 #include "failing.h"
 #include "ops/ops.h"
 #include "run/session.h"
-#include "tensor/plan.h"
+#include "tensor/memory_plan.h"
 #include "trainer_rig.h"
 
 /* --- the check ------------------------------------------------------------------------------------------------------------- */
@@ -292,12 +292,12 @@ static struct value *random_op(struct plan *p, struct value **values, uint32_t c
 {
     struct program *q = &p->program;
     struct value *x = values[draw(seed, drawn, count)], *y = values[draw(seed, drawn, count)];
-    bool alike = x->shape[0] == y->shape[0];
+    bool same_rows = x->shape[0] == y->shape[0];
     switch (draw(seed, drawn, 7)) {
     case 0: return scale(q, x, 2);
     case 1: return fresh(p, x);
-    case 2: return add(q, x, alike ? y : x);
-    case 3: return swiglu(q, x, alike ? y : x);
+    case 2: return add(q, x, same_rows ? y : x);
+    case 3: return swiglu(q, x, same_rows ? y : x);
     case 4: return linear(q, x, w);
     case 5: return NODE(q, linear_bwd_x, x, w, linear(q, x, w));
     default: return program_rows(q, x, x->shape[0] / 3, x->shape[0] - x->shape[0] / 3);
@@ -387,15 +387,15 @@ static void values_of_training_programs_never_overlap(void **state)
     for (int method = 0; method < METHODS; method++)
         for (int mode = 0; mode < RECOMPUTE_COUNT; mode++) {
             struct rig r;
-            open_rig(&r, &untied, TRAINER_PLAN | (method ? TRAINER_LOGITS : 0),
+            plan_rig(&r, &untied, method ? &LOGITS : NULL,
                      join(method, SETTINGS("recompute", recompute_name((enum recompute)mode))));
             for (int size = 0; size < 4 * 4; size++) {
                 int64_t index, slots = 64 * (size / 4 + 1), rows = slots / 4 * (size % 4 + 1);
-                assert_ok(session_add(&r.t.session, NET_TRAIN, slots, rows, 0, &index));
+                assert_ok(session_add(&r.t.build.session, NET_TRAIN, slots, rows, 0, &index));
             }
-            for (int64_t i = 0; i < r.t.session.net_count; i++)
-                if (r.t.session.nets[i])
-                    check_program(&r.t.session, i);
+            for (int64_t i = 0; i < r.t.build.session.net_count; i++)
+                if (r.t.build.session.nets[i])
+                    check_program(&r.t.build.session, i);
             close_rig(&r);
         }
 }

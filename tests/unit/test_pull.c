@@ -10,8 +10,8 @@
 
 #include "base/directory.h"
 #include "base/file.h"
-#include "hub/cache.h"
 #include "hub/http.h"
+#include "hub/hub_cache.h"
 #include "hub/pull.h"
 
 #define COMMIT "0123456789abcdef0123456789abcdef01234567"

@@ -26,7 +26,7 @@ static double element(int kind, int i)
         1 + (double)i / COUNT,       /* no minimum below zero */
         -1 - (double)i / COUNT,      /* all below it */
         i == 77 ? 100 : 0.01 * wave, /* one weight decides the scale, and the scales of other groups are rounded to zero */
-        i / 64 % 2 ? wave : 0,       /* groups of zeros beside others */
+        i / 64 % 2 ? wave : 0,       /* groups of zeros next to others */
         1e-20 * wave,                /* below what a float16 scale can hold */
         i % 2 ? 1 : -1,              /* both ends of the codes */
     };

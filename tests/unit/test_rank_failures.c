@@ -13,8 +13,8 @@
 #include "program_rig.h"
 #include "tensor/shard.h"
 
-/* How a rank's process ends: nothing failed; its allocation failed, and it ended or did without; it was told. */
-enum { FINE = 70, FAILED, DONE_WITHOUT, TOLD, WRONG };
+/* How a rank's process ends: nothing failed; its allocation failed, and it ended or did without; it was informed. */
+enum { FINE = 70, FAILED, DONE_WITHOUT, INFORMED, WRONG };
 enum { RANKS_MAX = 3, AT_ONCE = 12, SECONDS = 40 };
 
 typedef enum status body(struct group *g);
@@ -49,10 +49,10 @@ static int be_rank(const struct launcher *launcher, body *run, int64_t after)
         return hit ? DONE_WITHOUT : FINE;
     if (hit && status == ERR_MEMORY)
         return FAILED;
-    bool told = after < 0 && (status == ERR_RANK || (status == ERR_MEMORY && strstr(status_message(), "rank ")));
-    if (!told)
+    bool informed = after < 0 && (status == ERR_RANK || (status == ERR_MEMORY && strstr(status_message(), "rank ")));
+    if (!informed)
         fprintf(stderr, "rank %d: status %d: %s\n", launcher->rank, status, status_message());
-    return told ? TOLD : WRONG;
+    return informed ? INFORMED : WRONG;
 }
 
 struct trial {
@@ -80,7 +80,7 @@ static bool judge(const struct trial *t, int ranks, int victim, int64_t after)
         code[rank] = WIFEXITED(how) ? WEXITSTATUS(how) : -WTERMSIG(how);
     }
     for (int rank = 0; rank < ranks; rank++) {
-        bool right = rank != victim         ? code[rank] == (code[victim] == FAILED ? TOLD : FINE)
+        bool right = rank != victim         ? code[rank] == (code[victim] == FAILED ? INFORMED : FINE)
                      : code[rank] == FAILED ? true
                                             : code[rank] == DONE_WITHOUT || code[rank] == FINE;
         if (!right)

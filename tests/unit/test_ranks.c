@@ -4,17 +4,19 @@
 
 #include <arpa/inet.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "base/headway.h"
+#include "base/heartbeat.h"
 #include "dist/launcher.h"
-#include "dist/star.h"
+#include "dist/rank_link.h"
 #include "dist/tcp.h"
 #include "ports.h"
 
@@ -129,11 +131,32 @@ static void a_failure_of_one_is_that_of_all(void **state)
 static int gone;
 static const char *words;
 
+static atomic_int *past; /* how many ranks have left the barrier, in memory that they share */
+
+static void map_past(void)
+{
+    if (!past)
+        past = mmap(NULL, sizeof *past, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    assert_ptr_not_equal(past, MAP_FAILED);
+    *past = 0;
+}
+
+/* A barrier that the rank which ends afterwards leaves last: one that is still in it would fail there. */
+static bool leave_together(struct group *g)
+{
+    if (group_barrier(g) != OK)
+        return false;
+    ++*past;
+    while (g->rank == gone && *past < g->size)
+        clock_wait(0.001);
+    return true;
+}
+
 /* Waits for the rank that is gone, and notes who is blamed, and when. */
 static int wait_for_it(struct group *g)
 {
     char name[32];
-    if (group_barrier(g) != OK)
+    if (!leave_together(g))
         return 2;
     double begun = clock_seconds();
     snprintf(name, sizeof name, "rank %d (process ", gone);
@@ -157,6 +180,7 @@ static void a_rank_that_is_gone_is_named_in_time(void **state)
         for (gone = 0; gone < 3; gone += 2) {
             pid_t pids[RANKS];
             words = said[how];
+            map_past();
             start(pids, 3, free_port(), wait_for_it);
             for (int rank = 0; rank < 3; rank++)
                 if (rank != gone)
@@ -182,13 +206,13 @@ static void end_hanging(const char *why)
 static int hang(struct group *g)
 {
     bool blames = strstr(words, "is there, but has done nothing");
-    headway_set_end(end_hanging);
+    heartbeat_set_end(end_hanging);
     g->patience = PATIENCE;
     if (group_barrier(g) != OK)
         return 2;
     double begun = clock_seconds();
     if (g->rank == gone && !blames)
-        headway_wait();
+        heartbeat_wait();
     while (g->rank == gone && g->class->check(g) == OK)
         clock_wait(blames ? 30 : 0.1);
     enum status status = group_barrier(g);
@@ -222,14 +246,14 @@ static enum status hold(struct group *g)
 static int be_held(struct group *g)
 {
     struct group_class class = *g->class;
-    headway_set_end(end_hanging);
+    heartbeat_set_end(end_hanging);
     class.progress = hold;
     if (group_barrier(g) != OK)
         return 2;
     if (g->rank == gone)
         kill(getpid(), SIGKILL);
     g->class = &class;
-    g->under_way = 1;
+    g->in_flight = 1;
     return group_progress(g) == OK ? 5 : 6;
 }
 
@@ -241,6 +265,7 @@ static void a_rank_that_is_held_after_the_group_broke_is_ended(void **state)
     double begun = clock_seconds();
     gone = 1;
     words = "has ended without a word";
+    map_past();
     start(pids, 3, free_port(), be_held);
     for (int rank = 0; rank < 3; rank++)
         assert_int_equal(end_of(pids[rank]), rank == gone ? 1000 + SIGKILL : FINE);
@@ -252,11 +277,11 @@ static int take_long(struct group *g)
 {
     g->patience = PATIENCE;
     for (double begun = clock_seconds(); g->rank == 1 && clock_seconds() - begun < 4 * PATIENCE; clock_wait(0.1))
-        headway_made();
+        heartbeat_made();
     return group_barrier(g) == OK ? FINE : 2;
 }
 
-/* Seen to fail with a headway that does not count. */
+/* Seen to fail with progress that does not count. */
 static void a_rank_that_gets_on_is_waited_for(void **state)
 {
     (void)state;
@@ -269,12 +294,12 @@ static void a_rank_that_gets_on_is_waited_for(void **state)
  */
 
 enum meddling { FLIP, REPEAT, LEAVE_OUT, MEDDLINGS };
-enum { BEAT_BYTES = sizeof(struct wire_head) + WIRE_NOTE_SHORT + HELLO_HASH, CARRIED = 1 << 16 };
+enum { BEAT_BYTES = sizeof(struct wire_head) + WIRE_NOTE_SHORT + HANDSHAKE_HASH, CARRIED = 1 << 16 };
 
 /* One direction of a connection. */
 struct way {
     int from, to;
-    int64_t begin, at; /* where the first message begins, after the hello; how many bytes came */
+    int64_t begin, at; /* where the first message begins, after the handshake; how many bytes came */
     bool meddles;
 };
 
@@ -283,7 +308,7 @@ static bool carry(struct way *w, enum meddling how)
 {
     static char in[CARRIED], out[2 * CARRIED], beat[BEAT_BYTES];
     int64_t got, count = 0;
-    if (line_take_bytes(w->from, in, sizeof in, &got) != OK)
+    if (connection_take_bytes(w->from, in, sizeof in, &got) != OK)
         return false;
     for (int64_t i = 0; i < got; i++) {
         int64_t k = w->at++ - w->begin;
@@ -295,28 +320,28 @@ static bool carry(struct way *w, enum meddling how)
         for (int64_t j = 0; first && how == REPEAT && k == BEAT_BYTES - 1 && j < BEAT_BYTES; j++)
             out[count++] = beat[j];
     }
-    return line_send_bytes(w->to, out, count, 1) == OK;
+    return connection_send_bytes(w->to, out, count, 1) == OK;
 }
 
 /* Waits at one address, and calls rank 0 at another: for the group's connection and for the watch's. */
 static void be_between(int port, enum meddling how, bool answers)
 {
     struct place here = {.address = {"127.0.0.2"}, .port = port, .secret = "any"}, there = here;
-    struct place_doors doors;
+    struct place_listeners listeners;
     struct place_target target[PLACE_ADDRESSES];
     struct way way[4] = {{0}};
     const char *unknown;
     snprintf(there.address[0], PLACE_TEXT, "127.0.0.1");
-    if (place_listen(&doors, &here, 0) != OK || place_find(target, &there, there.address[0], &unknown) != 1)
+    if (place_listen(&listeners, &here, 0) != OK || place_find(target, &there, there.address[0], &unknown) != 1)
         _exit(1);
     for (int count = 0;; clock_wait(0.005)) {
-        int caller = count < 4 ? place_accept(doors.socket[0]) : -1, rank_0 = -1;
+        int caller = count < 4 ? place_accept(listeners.socket[0]) : -1, rank_0 = -1;
         while (caller >= 0 && rank_0 < 0)
             rank_0 = place_call(target, 5);
         if (caller >= 0) {
-            way[count] = (struct way){caller, rank_0, sizeof(struct hello_answer), 0, count == 2 && !answers};
-            way[count + 1] =
-                (struct way){rank_0, caller, sizeof(struct hello_offer) + sizeof(struct hello_welcome), 0, count == 2 && answers};
+            way[count] = (struct way){caller, rank_0, sizeof(struct handshake_answer), 0, count == 2 && !answers};
+            way[count + 1] = (struct way){rank_0, caller, sizeof(struct handshake_offer) + sizeof(struct handshake_welcome), 0,
+                                          count == 2 && answers};
             count += 2;
         }
         for (int i = 0; i < count; i++)
@@ -365,37 +390,37 @@ static void who_is_between_ranks_is_noticed(void **state)
 
 /* --- connections ---------------------------------------------------------------------------------------------------------- */
 
-static enum status connect_as(struct star *star, const struct place *place, int rank, int size, int what, double seconds)
+static enum status connect_as(struct rank_link *link, const struct place *place, int rank, int size, int what, double seconds)
 {
-    assert_ok(star_open(star, rank, size));
-    enum status status = star_connect(star, place, what, seconds);
+    assert_ok(rank_link_open(link, rank, size));
+    enum status status = rank_link_connect(link, place, what, seconds);
     if (status != OK)
-        star_close(star);
+        rank_link_close(link);
     return status;
 }
 
-static enum status accept_all(struct star *star, const struct place_doors *doors, const struct place *place, int size, int what,
-                              double seconds)
+static enum status accept_all(struct rank_link *link, const struct place_listeners *listeners, const struct place *place,
+                              int size, int what, double seconds)
 {
-    assert_ok(star_open(star, 0, size));
-    enum status status = star_accept(star, doors, place, what, seconds);
+    assert_ok(rank_link_open(link, 0, size));
+    enum status status = rank_link_accept(link, listeners, place, what, seconds);
     if (status != OK)
-        star_close(star);
+        rank_link_close(link);
     return status;
 }
 
-/* Another secret, another size, another star, noise: none of them is let in, and the right one is. */
+/* Another secret, another size, another link, noise: none of them is let in, and the right one is. */
 static void only_ranks_of_the_run_are_let_in(void **state)
 {
     (void)state;
     struct place place = {.address = {"127.0.0.1"}, .secret = "right"};
-    struct star star;
-    struct place_doors doors;
-    assert_ok(place_listen(&doors, &place, 0));
+    struct rank_link link;
+    struct place_listeners listeners;
+    assert_ok(place_listen(&listeners, &place, 0));
     pid_t child = fork();
     if (!child) {
         struct place wrong = place;
-        struct star own;
+        struct rank_link own;
         struct sockaddr_in to = {
             .sin_family = AF_INET, .sin_port = htons((uint16_t)place.port), .sin_addr = {htonl(INADDR_LOOPBACK)}};
         int noise = socket(AF_INET, SOCK_STREAM, 0), let_in = 0;
@@ -411,22 +436,23 @@ static void only_ranks_of_the_run_are_let_in(void **state)
         let_in += connect_as(&own, &place, 0, 2, 1, 0.5) == OK;
         _exit(let_in ? 1 : connect_as(&own, &place, 1, 2, 1, 20) == OK ? FINE : 2);
     }
-    assert_ok(accept_all(&star, &doors, &place, 2, 1, 30));
+    assert_ok(accept_all(&link, &listeners, &place, 2, 1, 30));
     assert_int_equal(end_of(child), FINE);
-    star_close(&star);
-    place_stop(&doors);
+    rank_link_close(&link);
+    place_stop(&listeners);
 }
 
 static void a_rank_that_does_not_come_is_named(void **state)
 {
     (void)state;
     struct place place = {.port = free_port()}, nowhere = {.address = {"127.0.0.1"}, .port = free_port()};
-    struct star star;
-    struct place_doors doors;
-    assert_ok(place_listen(&doors, &place, 0));
-    assert_fails(accept_all(&star, &doors, &place, 4, 1, 0.3), ERR_RANK, "3 of 4 ranks did not come within 0.3 seconds: 1, 2, 3");
-    place_stop(&doors);
-    assert_fails(connect_as(&star, &nowhere, 1, 2, 1, 0.3), ERR_RANK, "rank 0 does not answer at 127.0.0.1");
+    struct rank_link link;
+    struct place_listeners listeners;
+    assert_ok(place_listen(&listeners, &place, 0));
+    assert_fails(accept_all(&link, &listeners, &place, 4, 1, 0.3), ERR_RANK,
+                 "3 of 4 ranks did not come within 0.3 seconds: 1, 2, 3");
+    place_stop(&listeners);
+    assert_fails(connect_as(&link, &nowhere, 1, 2, 1, 0.3), ERR_RANK, "rank 0 does not answer at 127.0.0.1");
 }
 
 static void another_machine_needs_a_secret(void **state)

@@ -1,7 +1,7 @@
 /* --learning-rate auto: the published rule, number by number. */
 #include "test.h"
 
-#include "train/rate.h"
+#include "job/rate.h"
 
 static double rate(const char *family, int64_t channels, enum choice_finetuning_type method)
 {

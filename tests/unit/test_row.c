@@ -5,8 +5,8 @@
 #include "tiny_model.h"
 
 #include "base/rng.h"
-#include "data/check.h"
 #include "data/parse.h"
+#include "data/row_checks.h"
 #include "failing.h"
 #include "hone.h"
 
@@ -105,12 +105,12 @@ static void nothing_is_lost_behind_a_nul(void **state)
     chat_row_free(&made);
 }
 
-static void outline(const char *row, enum row_kind kind, bool alone, bool parsed)
+static void outline(const char *row, enum row_kind kind, bool pure, bool parsed)
 {
     struct row_outline got;
     assert_ok(row_recognise(&got, row, (int64_t)strlen(row)));
     assert_int_equal(got.kind, kind);
-    assert_int_equal(got.alone, alone);
+    assert_int_equal(got.pure, pure);
     assert_int_equal(got.tree != NULL, parsed);
     json_decref(got.tree);
 }

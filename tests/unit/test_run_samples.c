@@ -1,7 +1,7 @@
-/* api/run_samples: a run answers its prompts, can be ended while it does, and memory may run out meanwhile. */
+/* commands/run_samples: a run answers its prompts, can be ended while it does, and memory may run out meanwhile. */
 #include "test.h"
 
-#include "api/run_samples.h"
+#include "commands/run_samples.h"
 #include "failing.h"
 #include "train/loop.h"
 #include "trainer_rig.h"
@@ -32,7 +32,7 @@ static bool listen(void *context, const struct run_event *e)
         assert_string_equal(e->sample->prompt, "Hi");
         assert_true(e->sample->new_tokens > 0);
         snprintf(w->answer[w->samples], sizeof w->answer[0], "%s", e->sample->answer.data);
-        w->step[w->samples++] = w->trainer->place.step;
+        w->step[w->samples++] = w->trainer->snap.state.step;
     }
     return true;
 }
@@ -83,7 +83,7 @@ static void a_prompt_that_leaves_no_room_is_refused_before_the_first_step(void *
     open_rig(&r, &tied, 0,
              SETTINGS("data", data_path, "sample_prompt", "A prompt of far too many tokens", "sample_length", "16"));
     assert_fails(run_samples_prepare(&r.t), ERR_ARGUMENT, "--sample-length 16 leaves none for an answer");
-    assert_null(r.t.samples.make);
+    assert_null(r.t.answers.make);
     close_rig(&r);
 }
 
@@ -104,7 +104,7 @@ static void each_allocation_may_fail(void **state)
         failing_begin(&f);
         enum status status = run_samples_prepare(&r.t);
         if (status == OK)
-            status = r.t.samples.make(r.t.samples.maker, &sample, go_on, NULL);
+            status = r.t.answers.make(r.t.answers.maker, &sample, go_on, NULL);
         failing_end(&f, status);
         buffer_free(&sample.answer);
     }

@@ -163,7 +163,7 @@ static void without_shuffling_rows_come_in_the_order_of_the_file(void **state)
     sampler_free(&s);
 }
 
-/* Any step can be asked for alone, from a sampler that saw no other. */
+/* Any step can be asked for on its own, from a sampler that saw no other. */
 static void a_step_does_not_depend_on_those_before(void **state)
 {
     (void)state;

@@ -5,7 +5,7 @@
 #include "base/file.h"
 #include "config/options.h"
 #include "failing.h"
-#include "train/samples.h"
+#include "job/samples.h"
 
 static const char *path;
 static struct arena paths;

@@ -16,8 +16,8 @@ struct stand_in {
         float *data, before[C * C];
         int64_t progressed;
     } begun[BEGUN_MAX];
-    int count;         /* of begun ones that are not done */
-    int calls, beside; /* collectives; those that were under way while commands ran */
+    int count;             /* of begun ones that are not done */
+    int calls, overlapped; /* collectives; those that were in flight while commands ran */
     struct collective log[BEGUN_MAX];
     bool touched;
 };
@@ -49,7 +49,7 @@ static enum status begin(struct group *group, const struct collective *c, const 
     s->begun[s->count].data = to;
     s->begun[s->count].progressed = 0;
     memcpy(s->begun[s->count++].before, to, (size_t)c->count * sizeof(float));
-    group->under_way = s->count;
+    group->in_flight = s->count;
     return OK;
 }
 
@@ -72,10 +72,10 @@ static enum status wait_for(struct group *group, int ticket)
         }
         const struct collective *c = &s->begun[i].collective;
         s->touched |= memcmp(s->begun[i].before, s->begun[i].data, (size_t)c->count * sizeof(float)) != 0;
-        s->beside += s->begun[i].progressed > 2;
+        s->overlapped += s->begun[i].progressed > 2;
         sum(s, c, s->begun[i].data);
     }
-    group->under_way = s->count = left;
+    group->in_flight = s->count = left;
     return OK;
 }
 
@@ -199,7 +199,7 @@ static void the_backward_pass_goes_on_while_a_layer_is_reduced(void **state)
     assert_ok(build(&t, SCATTER_KEEP, 1, &beginning));
     fill(&t);
     assert_ok(engine_run(&t.run.engine, t.run.index));
-    assert_true(t.group.beside >= LAYERS);      /* all but what is last */
+    assert_true(t.group.overlapped >= LAYERS);  /* all but what is last */
     static const int roots[] = {2, 1, 0, 1, 0}; /* layers 2 and 1; layer 0 on two ranks; then the tied one */
     for (int i = 0; i < 5; i++)
         assert_int_equal(t.group.log[i].root, roots[i]);
@@ -233,7 +233,7 @@ static void the_last_run_of_a_step_adds_up_the_sums_of_all(void **state)
     for (int i = 0; i <= LAYERS; i++) /* the last layer's gradient is complete first, the tied weight's last */
         assert_int_equal(s->order[i], LAYERS - i);
     assert_int_equal(t.group.calls, LAYERS + 1);
-    assert_true(t.group.beside >= LAYERS && !t.group.touched);
+    assert_true(t.group.overlapped >= LAYERS && !t.group.touched);
     rig_close(&t);
 }
 

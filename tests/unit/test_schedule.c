@@ -5,7 +5,7 @@
 #include <math.h>
 #include <stdio.h>
 
-#include "train/schedule.h"
+#include "job/schedule.h"
 
 #define SETTINGS(...) ((const char *const[]){__VA_ARGS__, NULL})
 
@@ -67,7 +67,7 @@ static void without_an_end_the_rate_stays(void **state)
     for (int kind = 0; (word = options_word(OPTION_lr_scheduler_type, kind)); kind++) {
         struct schedule s;
         bool needs = kind == CHOICE_lr_scheduler_type_cosine_with_min_lr;
-        assert_ok(make(&s, 0, KIND(word, needs ? "min_lr" : "warmup_ratio", "0")));
+        assert_ok(make(&s, SCHEDULE_ENDLESS, KIND(word, needs ? "min_lr" : "warmup_ratio", "0")));
         assert_true(schedule_rate(&s, 1) == 2 && schedule_rate(&s, 99) == 2);
     }
 }

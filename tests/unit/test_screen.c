@@ -1,11 +1,11 @@
-/* cli/screen and cli/pace: the lines of a run's progress at every width, and how long the rest will take. */
+/* cli/view/screen and cli/view/eta: the lines of a run's progress at every width, and how long the rest will take. */
 #include "test.h"
 
 #include <math.h>
 
-#include "cli/pace.c"
-#include "cli/screen.c"
-#include "cli/words.c"
+#include "cli/view/eta.c"
+#include "cli/view/quantities.c"
+#include "cli/view/screen.c"
 
 static struct screen usual(void)
 {
@@ -111,25 +111,25 @@ static void a_curve_keeps_its_course(void **state)
         assert_true(fabs(c.point[i] - c.point[i - 1] - 512) < 1e-6);
 }
 
-/* Steps alone: 80 s. Without the validations or the saves the rest is too short. */
+/* Only steps: 80 s. Without the validations or the saves the rest is too short. */
 static void the_rest_counts_validations_and_saves(void **state)
 {
     (void)state;
-    struct pace pace = {.eval_steps = 50, .save_steps = 100, .eval_tokens = 600};
-    assert_true(isnan(pace_left(&pace, 120, 200, 100)));
-    mean_add(&pace.step, 1);
-    assert_true(fabs(pace_left(&pace, 120, 200, 100) - (80 + 2 * 2)) < 1e-9); /* 600 tokens, 300 a second; after 150 and 200 */
-    pace_eval(&pace, 10, 0, true);
-    assert_true(fabs(pace_left(&pace, 120, 200, 100) - (80 + 2 * 10)) < 1e-9);
-    mean_add(&pace.save, 3);
-    assert_true(fabs(pace_left(&pace, 120, 200, 100) - (80 + 20 + 3)) < 1e-9);
-    pace_eval(&pace, 10, 50, true); /* each was the best so far, and saved */
-    assert_true(fabs(pace_left(&pace, 120, 200, 100) - (80 + 20 + 2 * 3)) < 1e-9);
-    assert_true(fabs(pace_left(&pace, 200, 200, 100)) < 1e-9);
-    pace.eval_steps = 0;
-    assert_true(fabs(pace_left(&pace, 0, 200, 100) - (200 + 10 + 2 * 3)) < 1e-9);
-    pace.eval_tokens = 0;
-    assert_true(fabs(pace_left(&pace, 0, 200, 100) - (200 + 2 * 3)) < 1e-9);
+    struct eta eta = {.eval_steps = 50, .save_steps = 100, .eval_tokens = 600};
+    assert_true(isnan(eta_left(&eta, 120, 200, 100)));
+    mean_add(&eta.step, 1);
+    assert_true(fabs(eta_left(&eta, 120, 200, 100) - (80 + 2 * 2)) < 1e-9); /* 600 tokens, 300 a second; after 150 and 200 */
+    eta_eval(&eta, 10, 0, true);
+    assert_true(fabs(eta_left(&eta, 120, 200, 100) - (80 + 2 * 10)) < 1e-9);
+    mean_add(&eta.save, 3);
+    assert_true(fabs(eta_left(&eta, 120, 200, 100) - (80 + 20 + 3)) < 1e-9);
+    eta_eval(&eta, 10, 50, true); /* each was the best so far, and saved */
+    assert_true(fabs(eta_left(&eta, 120, 200, 100) - (80 + 20 + 2 * 3)) < 1e-9);
+    assert_true(fabs(eta_left(&eta, 200, 200, 100)) < 1e-9);
+    eta.eval_steps = 0;
+    assert_true(fabs(eta_left(&eta, 0, 200, 100) - (200 + 10 + 2 * 3)) < 1e-9);
+    eta.eval_tokens = 0;
+    assert_true(fabs(eta_left(&eta, 0, 200, 100) - (200 + 2 * 3)) < 1e-9);
 }
 
 static void times_and_logs_are_plain(void **state)

@@ -1,13 +1,14 @@
 /* Programs of a model: exact sizes, nothing allocated in a run, broken models, very large ones. */
 #include "test.h"
 
+#include <fcntl.h>
 #include <math.h>
 
 #include "base/clock.h"
 #include "processor.h"
 #include "run/batch.h"
-#include "run/eval.h"
-#include "run/generate.h"
+#include "run/evaluation.h"
+#include "run/generation.h"
 #include "run/session.h"
 #include "tiny_model.h"
 
@@ -258,7 +259,8 @@ static void a_head_that_is_not_the_embedding_is_used(void **state)
     tiny_model_remove(&two);
 }
 
-/* The file of a model of Llama 3.1 70B's shapes: a header, and 141 GB of holes. */
+/* The file of a model of Llama 3.1 70B's shapes: a header, and 141 GB, of which a fiftieth is on the disk, without having been
+ * written: a file of only holes is refused (file_check_holes). */
 static void write_holes(const char *path)
 {
     enum { C = 8192, KV = 1024, F = 28672, V = 128256, LAYERS = 80 };
@@ -293,8 +295,10 @@ static void write_holes(const char *path)
     assert_non_null(file);
     uint64_t size = (uint64_t)header.size;
     assert_int_equal(fwrite(&size, sizeof size, 1, file) + fwrite(header.data, 1, (size_t)header.size, file), 1 + header.size);
+    int64_t bytes = (int64_t)sizeof size + header.size + end;
+    assert_int_equal(posix_fallocate(fileno(file), 0, bytes / 50), 0);
     assert_int_equal(fclose(file), 0);
-    assert_int_equal(truncate(path, (off_t)sizeof size + header.size + end), 0);
+    assert_int_equal(truncate(path, bytes), 0);
     buffer_free(&header);
 }
 

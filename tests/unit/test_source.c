@@ -11,6 +11,7 @@
 #include "base/file.h"
 #include "data/source.h"
 #include "failing.h"
+#include "parquet_rig.h"
 #include "source_rig.h"
 
 enum { ROWS = 200 };
@@ -330,7 +331,7 @@ static void put_many(const char *name, int64_t rows, bool differ)
     free_text(&t);
 }
 
-/* Fails without check_rows: each of them would take its place in a cache of tokens. */
+/* Fails without source_check_rows: each of them would take its place in a cache of tokens. */
 static void a_packed_file_has_no_more_rows_than_bits(void **state)
 {
     (void)state;
@@ -352,6 +353,38 @@ static void a_packed_file_has_no_more_rows_than_bits(void **state)
     buffer_free(&plain);
     assert_ok(read_all(at("many.jsonl"), &rows));
     assert_int_equal(rows, 600000);
+}
+
+/* Fails if source_check_rows is asked of Parquet files too: absent values take no bytes there, and the reader has a limit of its
+ * own. */
+static void a_parquet_file_may_have_more_rows_than_bits(void **state)
+{
+    (void)state;
+    static const char unused[20000];
+    struct buffer absent = {0}, file = {0};
+    int64_t rows;
+    put_varint(&absent, 600000 << 1);
+    put_byte(&absent, 0);
+    struct recipe r = {
+        .element = {{"schema", -1, 0, 1, -1, 0}, {"text", 6, 1, 0, 0, 1}},
+        .elements = 2,
+        .columns = 1,
+        .rows = 600000,
+        .column = {{6,
+                    0,
+                    600000,
+                    {{.defs = absent.data,
+                      .defs_size = (int)absent.size,
+                      .values = unused,
+                      .values_size = sizeof unused,
+                      .count = 600000}}}},
+    };
+    make_parquet(&file, &r);
+    put("many.parquet", file.data, file.size);
+    assert_ok(read_all(at("many.parquet"), &rows));
+    assert_int_equal(rows, 600000);
+    buffer_free(&absent);
+    buffer_free(&file);
 }
 
 static void directories_and_weights(void **state)
@@ -507,6 +540,7 @@ int main(void)
         cmocka_unit_test(a_row_may_be_long_but_not_endless),
         cmocka_unit_test(white_space_has_an_end),
         cmocka_unit_test(a_packed_file_has_no_more_rows_than_bits),
+        cmocka_unit_test(a_parquet_file_may_have_more_rows_than_bits),
         cmocka_unit_test(directories_and_weights),
         cmocka_unit_test(hashes_are_of_the_bytes_on_disk),
         cmocka_unit_test(every_allocation_may_fail),

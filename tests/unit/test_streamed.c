@@ -11,7 +11,7 @@ static void plan_offloading(struct rig *r, const char *device, const char *type,
     set_options(r, &untied,
                 SETTINGS("device", device, "finetuning_type", type, "resident_layers", resident, "recompute", recompute,
                          "activation_offloading", offloading, "micro_batch_tokens", "512", "cuda_graph", "off"));
-    assert_ok(trainer_open(&r->t, &r->options, TRAINER_PLAN));
+    assert_ok(trainer_plan(&r->t, &r->options, NULL));
 }
 
 static void plan_on(struct rig *r, const char *device, const char *type, const char *resident)
@@ -28,7 +28,7 @@ static int64_t number_of(const struct streamed *s, const struct tensor *kept)
     return -1;
 }
 
-/* What the stages hold, by the commands alone. */
+/* What the stages hold, only by the commands. */
 struct stages {
     int64_t holds[STREAMED_STAGES], coming[STREAMED_STAGES], copies;
 };
@@ -70,7 +70,7 @@ static void every_command_finds_its_layer(void **state)
             char text[8];
             snprintf(text, sizeof text, "%d", resident);
             plan_on(&r, "kernels", types[type], text);
-            const struct engine *e = &r.t.session.engine;
+            const struct engine *e = &r.t.build.session.engine;
             const struct streamed *s = &e->streamed;
             assert_int_equal(s->count, TINY_LAYERS - resident);
             for (int64_t p = 0; p < e->program_count; p++) {
@@ -80,7 +80,7 @@ static void every_command_finds_its_layer(void **state)
                     follow(&now, s, &l->list[i]);
                 assert_int_equal(now.coming[0], -1);
                 assert_int_equal(now.coming[1], -1);
-                assert_int_equal(now.copies, p == r.t.optimizer.index ? 0 : 2 * s->count - 2);
+                assert_int_equal(now.copies, p == r.t.build.optimizer.index ? 0 : 2 * s->count - 2);
             }
             close_rig(&r);
         }
@@ -92,7 +92,7 @@ static void weights_of_a_layer_lie_side_by_side(void **state)
     (void)state;
     struct rig r;
     plan_on(&r, "kernels", "lora", "3");
-    const struct store *store = &r.t.session.model.store;
+    const struct store *store = &r.t.build.session.model.store;
     int64_t moved = 0;
     for (int64_t i = 0; i < store->count; i++)
         for (int64_t k = 0; k < store->count; k++) {
@@ -114,7 +114,7 @@ static void what_cannot_be_is_said(void **state)
         const char *device, *resident, *says;
         enum status status;
     } rows[] = {
-        {"cpu", "3", "to CUDA cards alone; leave it out with --device cpu", ERR_UNSUPPORTED},
+        {"cpu", "3", "only to CUDA cards; leave it out with --device cpu", ERR_UNSUPPORTED},
         {"kernels", "5", "--resident-layers 5 saves no memory: the model has 7 layers", ERR_ARGUMENT},
         {"kernels", "half", "--resident-layers cannot be 'half'", ERR_ARGUMENT},
         {"kernels", "-1", "--resident-layers cannot be '-1'", ERR_ARGUMENT},
@@ -123,14 +123,14 @@ static void what_cannot_be_is_said(void **state)
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         set_options(&r, &untied, SETTINGS("device", rows[i].device));
         r.options.resident_layers = rows[i].resident;
-        assert_fails(trainer_open(&r.t, &r.options, TRAINER_PLAN), rows[i].status, rows[i].says);
+        assert_fails(trainer_plan(&r.t, &r.options, NULL), rows[i].status, rows[i].says);
         arena_free(&r.arena);
     }
     static const char *const fine[][2] = {
         {"cpu", "auto"}, {"cpu", "all"}, {"kernels", "7"}, {"kernels", "100"}, {"kernels", "auto"}};
     for (size_t i = 0; i < sizeof fine / sizeof fine[0]; i++) {
         plan_on(&r, fine[i][0], "lora", fine[i][1]);
-        assert_int_equal(r.t.session.engine.streamed.count, 0);
+        assert_int_equal(r.t.build.session.engine.streamed.count, 0);
         close_rig(&r);
     }
 }
@@ -154,7 +154,7 @@ static int64_t needs(const struct session *s)
     return total + costs.context + costs.workspace + costs.modules + costs.graphs;
 }
 
-/* What a driver may take beside what the plan says: it rounds allocations up, and the card has page tables of what is pinned. */
+/* What a driver may take besides what the plan says: it rounds allocations up, and the card has page tables of what is pinned. */
 static int64_t spare(const struct session *s)
 {
     int64_t bytes[LIFE_COUNT], mapped;
@@ -175,14 +175,14 @@ static void as_many_layers_stay_as_fit(void **state)
         snprintf(text, sizeof text, "%d", resident);
         write_card(path, INT64_C(1) << 40);
         plan_on(&r, device, "lora", text);
-        int64_t memory = needs(&r.t.session) + spare(&r.t.session);
+        int64_t memory = needs(&r.t.build.session) + spare(&r.t.build.session);
         close_rig(&r);
         for (int less = 0; less < 2; less++) {
             write_card(path, memory - less);
             plan_on(&r, device, "lora", "auto");
-            const struct streamed *s = &r.t.session.engine.streamed;
+            const struct streamed *s = &r.t.build.session.engine.streamed;
             assert_int_equal(s->layers - s->count, resident > less ? resident - less : 0);
-            assert_true(needs(&r.t.session) <= memory - less || (less && !resident));
+            assert_true(needs(&r.t.build.session) <= memory - less || (less && !resident));
             close_rig(&r);
         }
     }
@@ -258,7 +258,7 @@ static void follow_flights(struct flights *f, const struct lowered *c)
 
 static int64_t largest_activations(const struct rig *r)
 {
-    return r->t.session.engine.programs[r->t.micro.program[0][0]].bytes[LIFE_ACTIVATIONS];
+    return r->t.build.session.engine.programs[r->t.build.micro.program[0][0]].bytes[LIFE_ACTIVATIONS];
 }
 
 /* All layers but the last two go and come back: of each its input and attention's two results, if it is computed again. Seen to
@@ -272,7 +272,7 @@ static void activations_go_and_come_back(void **state)
         struct rig r, stays;
         plan_offloading(&r, "kernels", ways[w][0], ways[w][1], ways[w][2], "on");
         plan_offloading(&stays, "kernels", ways[w][0], ways[w][1], ways[w][2], "off");
-        const struct engine *e = &r.t.session.engine;
+        const struct engine *e = &r.t.build.session.engine;
         for (int64_t p = 0; p < e->program_count; p++) {
             const struct lowering *l = &e->programs[p].lowering;
             struct flights f = {0};
@@ -284,12 +284,12 @@ static void activations_go_and_come_back(void **state)
             for (int i = 0; i < f.outs; i++)
                 bytes = max(bytes, f.out[i].end);
             assert_int_equal(f.outs, f.ins);
-            assert_true(bytes <= session_offloaded(&r.t.session) && align_up(bytes) == e->programs[p].offloaded);
-            if (p != r.t.optimizer.index)
+            assert_true(bytes <= session_offloaded(&r.t.build.session) && align_up(bytes) == e->programs[p].offloaded);
+            if (p != r.t.build.optimizer.index)
                 assert_true(strcmp(ways[w][2], "full") ? f.outs > TINY_LAYERS : f.outs == 3 * (TINY_LAYERS - 2));
         }
         assert_true(largest_activations(&r) < largest_activations(&stays));
-        assert_int_equal(session_offloaded(&stays.t.session), 0);
+        assert_int_equal(session_offloaded(&stays.t.build.session), 0);
         close_rig(&r);
         close_rig(&stays);
     }
@@ -297,7 +297,7 @@ static void activations_go_and_come_back(void **state)
 
 static int64_t copied(const struct rig *r)
 {
-    const struct lowering *l = &r->t.session.engine.programs[r->t.micro.program[0][0]].lowering;
+    const struct lowering *l = &r->t.build.session.engine.programs[r->t.build.micro.program[0][0]].lowering;
     int64_t bytes = 0;
     for (int64_t i = 0; i < l->count; i++)
         bytes += l->list[i].command.kind == COMMAND_COPY ? l->list[i].command.copy.bytes : 0;
@@ -306,7 +306,7 @@ static int64_t copied(const struct rig *r)
 
 static bool fits(const struct rig *r, int64_t memory)
 {
-    return needs(&r->t.session) <= memory;
+    return needs(&r->t.build.session) <= memory;
 }
 
 /* From a card on which all fits to one on which nothing does. Seen to fail with what copies more taken instead. */
@@ -320,7 +320,8 @@ static void what_copies_less_is_in_host_memory(void **state)
     snprintf(device, sizeof device, "kernels:%s", path);
     write_card(path, INT64_C(1) << 40);
     plan_offloading(&r, device, "lora", "all", "full", "off");
-    int64_t most = needs(&r.t.session), bytes[LIFE_COUNT], mapped, part = session_bytes(&r.t.session, bytes, &mapped) / 32;
+    int64_t most = needs(&r.t.build.session), bytes[LIFE_COUNT], mapped,
+            part = session_bytes(&r.t.build.session, bytes, &mapped) / 32;
     close_rig(&r);
     for (int i = -8; i < 12; i++) {
         struct rig chosen, layers, activations;
@@ -329,7 +330,8 @@ static void what_copies_less_is_in_host_memory(void **state)
         plan_offloading(&layers, device, "lora", "auto", "full", "off");
         plan_offloading(&activations, device, "lora", "all", "full", "on");
         plan_offloading(&chosen, device, "lora", "auto", "full", "auto");
-        bool offloads = session_offloaded(&chosen.t.session) > 0, streams = chosen.t.session.engine.streamed.count > 0;
+        bool offloads = session_offloaded(&chosen.t.build.session) > 0,
+             streams = chosen.t.build.session.engine.streamed.count > 0;
         seen[offloads + 2 * streams]++;
         assert_true(fits(&chosen, memory) || !fits(&layers, memory));
         if (offloads && !streams)
@@ -350,12 +352,12 @@ static void offloading_is_refused_elsewhere(void **state)
     (void)state;
     struct rig r;
     set_options(&r, &untied, SETTINGS("device", "cpu", "activation_offloading", "on"));
-    assert_fails(trainer_open(&r.t, &r.options, TRAINER_PLAN), ERR_UNSUPPORTED,
-                 "--activation-offloading on: activations are copied to host memory from CUDA cards alone; leave it out with "
+    assert_fails(trainer_plan(&r.t, &r.options, NULL), ERR_UNSUPPORTED,
+                 "--activation-offloading on: activations are copied to host memory only from CUDA cards; leave it out with "
                  "--device cpu");
     arena_free(&r.arena);
     plan_offloading(&r, "cpu", "lora", "auto", "full", "auto");
-    assert_int_equal(session_offloaded(&r.t.session), 0);
+    assert_int_equal(session_offloaded(&r.t.build.session), 0);
     close_rig(&r);
 }
 
@@ -369,10 +371,10 @@ static void every_allocation_of_lowering_may_fail(void **state)
     plan_offloading(&r, "kernels", "lora", "all", "full", "on");
     while (failing_next(&f)) {
         failing_begin(&f);
-        enum status status = session_add(&r.t.session, NET_TRAIN, 32, 32, 0, &index);
+        enum status status = session_add(&r.t.build.session, NET_TRAIN, 32, 32, 0, &index);
         failing_end(&f, status);
         if (status == OK)
-            session_drop(&r.t.session);
+            session_drop(&r.t.build.session);
     }
     assert_true(f.failed > 10 && !f.done_without);
     close_rig(&r);
@@ -387,18 +389,19 @@ static void the_host_must_have_the_memory(void **state)
     (void)state;
     struct rig r;
     plan_on(&r, "kernels", "lora", "2");
-    struct session *one = &r.t.session;
+    struct session *one = &r.t.build.session;
     int64_t all = one->host.allocate;
     assert_true(all > one->engine.streamed.bytes);
     one->neighbours = 2;
     one->host.allocate = 64;
-    assert_fails(session_prepare(&r.t.session), ERR_MEMORY, "GB are free for each rank of this machine by ");
+    assert_fails(session_prepare(&r.t.build.session), ERR_MEMORY, "GB are free for each rank of this machine by ");
     one->host.allocate = all;
-    assert_fails(session_prepare(&r.t.session), ERR_INTERNAL, "a device that only lists kernels"); /* it has come so far */
+    assert_fails(session_prepare(&r.t.build.session), ERR_INTERNAL, "a device that only lists kernels"); /* it has come so far */
     close_rig(&r);
     plan_offloading(&r, "kernels", "lora", "all", "full", "on");
-    r.t.session.host.allocate = session_offloaded(&r.t.session); /* the driver and the page cache need some too */
-    assert_fails(session_prepare(&r.t.session), ERR_MEMORY, "GB of activations and 0.00 GB of weights are to lie in host memory");
+    r.t.build.session.host.allocate = session_offloaded(&r.t.build.session); /* the driver and the page cache need some too */
+    assert_fails(session_prepare(&r.t.build.session), ERR_MEMORY,
+                 "GB of activations and 0.00 GB of weights are to lie in host memory");
     close_rig(&r);
 }
 

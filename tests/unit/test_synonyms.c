@@ -6,7 +6,7 @@
 
 #include "base/file.h"
 #include "base/log.h"
-#include "config/synonyms.h"
+#include "config/foreign/foreign.h"
 #include "failing.h"
 
 static struct arena arena;
@@ -279,7 +279,7 @@ static const struct {
     {"many", TRAIN, "--num-gpus 2", "--nproc 2 --device cuda"},
     {"torchrun", TRAIN, "--nnodes 2", "mpirun, srun or torchrun"},
     {"Axolotl", TRAIN, "--tensor_parallel_size 2", "--shard weights"},
-    {"many", TRAIN, "--cpu-offload", "--load-in-4bit"},
+    {"many", TRAIN, "--cpu-offload", "--resident-layers"},
     {"many", EVAL, "--batch-size 8", "leave it out"},
     {"many", EVAL, "--lr 1", "it belongs to hone train"},
 };
@@ -341,7 +341,7 @@ static void answers_name_options_that_there_are(void **state)
 #undef QUANTIZE
 #define ANSWER(commands, words, text) check_names(text, (unsigned)(commands));
 #define VALUE_ANSWER(option, words, text) check_names(text, option_table[OPTION_##option].commands);
-#include "config/synonyms.def"
+#include "config/foreign/synonyms.def"
 }
 
 /* Every word, with every command: its own option, the one that its row names, or the answer. */
@@ -360,7 +360,7 @@ static void every_word_is_found(void **state)
 #define SAME(option, list) LOOK(table_has(&option_table[OPTION_##option], (enum user_command)c), list, word.row || word.answer)
 #define TAKES(option, value, given, list) LOOK(table_has(&option_table[OPTION_##option], (enum user_command)c), list, word.takes)
 #define ANSWER(commands, list, text) LOOK((unsigned)(commands) >> c & 1, list, word.answer)
-#include "config/synonyms.def"
+#include "config/foreign/synonyms.def"
     }
 }
 
@@ -374,7 +374,7 @@ static void values_are_those_of_their_options(void **state)
 #define TAKES(option, value, given, words)                                                                                       \
     if (*(value))                                                                                                                \
     VALUE(option, value, words)
-#include "config/synonyms.def"
+#include "config/foreign/synonyms.def"
 }
 
 static char logged[256];
@@ -423,7 +423,7 @@ static void commands_of_other_tools_are_answered(void **state)
         if (options_command(&command, name) != OK)                                                                               \
             assert_fails(options_command(&command, name), ERR_ARGUMENT, text);                                                   \
     }
-#include "config/synonyms.def"
+#include "config/foreign/synonyms.def"
     assert_fails(options_command(&command, "--model"), ERR_ARGUMENT, "a command comes first");
     assert_fails(options_command(&command, "zebra"), ERR_ARGUMENT, "unknown command 'zebra': hone --help lists all");
 }

@@ -1,4 +1,4 @@
-/* Timed runs: the same results, a time for each command, and the matmuls alone. */
+/* Timed runs: the same results, a time for each command, and only the matmuls. */
 #include "test.h"
 
 #include "failing.h"
@@ -63,7 +63,7 @@ static const struct timing_command *command_of(const struct rig *r, int op)
     return NULL;
 }
 
-/* Fails if a timed run leaves a command out, or if the matmuls alone are run without those of attention. */
+/* Fails if a timed run leaves a command out, or if only the matmuls are run, but without those of attention. */
 static void a_timed_run_computes_the_same_and_times_each_command(void **state)
 {
     (void)state;

@@ -100,7 +100,7 @@ static void check_rewritten(const struct files *f)
     check_files(f);
 }
 
-static void damaged_files_are_written_anew(void **state)
+static void damaged_files_are_written_again(void **state)
 {
     (void)state;
     struct files f;
@@ -127,7 +127,7 @@ static void damaged_files_are_written_anew(void **state)
 }
 
 /* Numbers that contradict each other under right checksums. */
-static void forged_files_are_written_anew(void **state)
+static void forged_files_are_written_again(void **state)
 {
     (void)state;
     static const int64_t values[] = {-1, INT64_MAX, INT64_C(1) << 40, 0, 7};
@@ -180,7 +180,7 @@ static void a_damaged_row_is_found_when_it_is_used(void **state)
 
 /* Without the path of the cache, a row that was held back does not mark it: the log stays, and in a large cache the damage too.
  */
-static void a_damaged_row_that_was_held_back_is_written_anew(void **state)
+static void a_damaged_row_that_was_held_back_is_written_again(void **state)
 {
     (void)state;
     struct files f;
@@ -437,13 +437,13 @@ static void two_processes_do_not_write_the_same_cache(void **state)
     free_files(&f);
 }
 
-static int told; /* a pipe's end: a byte for a warning */
+static int said; /* a pipe's end: a byte for a warning */
 
 static void tell(void *context, enum log_level level, const char *message)
 {
     (void)context;
     if (level == LOG_WARNING && strstr(message, "waiting for another process"))
-        (void)!write(told, "w", 1);
+        (void)!write(said, "w", 1);
 }
 
 /* Fails if the wait is for a lock that a reader holds too: a run keeps its cache open to its end. */
@@ -465,7 +465,7 @@ static void who_waits_reads_the_cache_once_it_is_complete(void **state)
         struct data data;
         struct chat *own = NULL;
         alarm(60);
-        told = ends[1];
+        said = ends[1];
         log_set_sink(tell, NULL);
         _exit(data_open(&data, chats, &own, &limits) == OK && data.row_count == ROWS && data.cache.complete ? 0 : 1);
     }
@@ -537,7 +537,7 @@ static void what_nobody_has_used_for_long_is_removed(void **state)
 static void what_hone_did_not_make_stays_however_old(void **state)
 {
     (void)state;
-    enum { KEPT = 6, ALL = 8 }; /* HEX/notes is a file of the user's beside hone's */
+    enum { KEPT = 6, ALL = 8 }; /* HEX/notes is a file of the user's next to hone's */
     static const char *const files[ALL] = {
         "words.txt",  "project/lock",       HEX "0/lock",     HEX "/lock",
         HEX "/notes", HEX ".mine.old/lock", HEX ".part/lock", HEX ".0123456789abcdef.old/lock"};
@@ -581,10 +581,10 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(two_processes_do_not_write_the_same_cache),
         TEST(who_waits_reads_the_cache_once_it_is_complete),
-        TEST(damaged_files_are_written_anew),
-        TEST(forged_files_are_written_anew),
+        TEST(damaged_files_are_written_again),
+        TEST(forged_files_are_written_again),
         TEST(a_damaged_row_is_found_when_it_is_used),
-        TEST(a_damaged_row_that_was_held_back_is_written_anew),
+        TEST(a_damaged_row_that_was_held_back_is_written_again),
         TEST(what_is_whole_is_kept_and_the_rest_cut_off),
         TEST(an_interrupted_run_goes_on_where_it_was),
         TEST(a_file_that_changes_while_it_is_read_is_not_cached),

@@ -37,7 +37,7 @@ static enum status open_text(struct tokenizer **out, const char *text)
     return tokenizer_open(out, path);
 }
 
-/* With the tokenizer_config.json beside it, if there is one. */
+/* With the tokenizer_config.json next to it, if there is one. */
 static enum status open_folder(struct tokenizer **out)
 {
     json_t *tree = NULL;
@@ -227,7 +227,7 @@ static void the_config_adds_tokens(void **state)
     unlink(config);
 }
 
-/* What the files beside tokenizer.json name is special, if the vocabulary has it. Fails if "ab" is found by its merge alone. */
+/* What the files next to tokenizer.json name is special, if the vocabulary has it. Fails if "ab" is found only by its merge. */
 static void named_tokens_are_special(void **state)
 {
     (void)state;

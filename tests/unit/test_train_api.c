@@ -1,4 +1,4 @@
-/* Training through hone.h alone, as an embedding program uses it. */
+/* Training only through hone.h, as an embedding program uses it. */
 #include "test.h"
 
 #include <malloc.h>
@@ -289,7 +289,7 @@ static void only_its_own_files_keep_a_trainer_from_saving(void **state)
     char dir[128], file[128];
     struct tiny_model other;
     tiny_model_make(&other, true);
-    hone_trainer *t = open_trainer(0, plain), *beside = open_trainer(0, SETTINGS("model", other.dir));
+    hone_trainer *t = open_trainer(0, plain), *second = open_trainer(0, SETTINGS("model", other.dir));
     snprintf(dir, sizeof dir, "%s/states/own", tiny.dir);
     snprintf(file, sizeof file, "%s/model.safetensors", other.dir);
     file_touch(file);
@@ -298,7 +298,7 @@ static void only_its_own_files_keep_a_trainer_from_saving(void **state)
     file_touch(file);
     check_fails(hone_trainer_save_state(t, dir), HONE_ERR_IO, "was changed while it was in use");
     hone_trainer_close(t);
-    hone_trainer_close(beside);
+    hone_trainer_close(second);
     assert_ok(directory_remove(other.dir));
 }
 

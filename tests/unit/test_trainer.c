@@ -14,7 +14,7 @@ struct counts {
 
 static void assert_nothing_new(const struct trainer *t, const struct counts *before)
 {
-    const struct device_counters *now = &t->session.device->counters, *then = &before->device;
+    const struct device_counters *now = &t->build.session.device->counters, *then = &before->device;
     assert_int_equal(memory_count(), before->memory);
     assert_int_equal(now->allocations, then->allocations);
     assert_int_equal(now->gemms, then->gemms);
@@ -32,18 +32,18 @@ static void a_step_allocates_nothing(void **state)
         struct sequence list[ROWS];
         open_rig(&r, &tied, 0,
                  join(method, SETTINGS("data", data_path, "per_device_train_batch_size", "3", "num_train_epochs", "2")));
-        assert_int_equal(r.t.steps, 8);
-        struct counts before = {memory_count(), r.t.session.device->counters};
-        for (int64_t step = 0; step < r.t.steps; step++) {
+        assert_int_equal(r.t.rows.steps, 8);
+        struct counts before = {memory_count(), r.t.build.session.device->counters};
+        for (int64_t step = 0; step < r.t.rows.steps; step++) {
             const int64_t *rows;
             int64_t count;
             double sum, weight;
-            struct trainer_step done;
-            assert_ok(sampler_step(&r.t.sampler, step, &rows, &count));
+            struct step done;
+            assert_ok(sampler_step(&r.t.rows.sampler, step, &rows, &count));
             for (int64_t i = 0; i < count; i++)
-                list[i] = batch_sequence(&r.t.data, rows[i], i);
-            assert_ok(trainer_add(&r.t, list, count, &sum, &weight));
-            assert_ok(trainer_step(&r.t, -1, &done));
+                list[i] = batch_sequence(&r.t.rows.data, rows[i], i);
+            assert_ok(stepper_add(&r.t.stepper, list, count, &sum, &weight));
+            assert_ok(stepper_step(&r.t.stepper, -1, &done));
             assert_true(done.applied);
             assert_nothing_new(&r.t, &before);
         }
@@ -62,7 +62,7 @@ static bool watch_steps(void *context, const struct run_event *event)
     struct watch *w = context;
     if (event->kind == RUN_STEP && w->steps++)
         assert_nothing_new(w->t, &w->before);
-    w->before = (struct counts){memory_count(), w->t->session.device->counters};
+    w->before = (struct counts){memory_count(), w->t->build.session.device->counters};
     return true;
 }
 
@@ -97,14 +97,14 @@ static void every_way_of_recomputing_gives_the_same_bytes_in_less_memory(void **
             const char *name = recompute_name((enum recompute)mode);
             open_rig(one, &tied, 0,
                      join(i / 2, SETTINGS("recompute", name, "dtype", dtypes[i % 2], "micro_batch_tokens", "128")));
-            bytes[mode] = one->t.session.engine.programs[one->t.micro.program[0][0]].bytes[LIFE_ACTIVATIONS];
+            bytes[mode] = one->t.build.session.engine.programs[one->t.build.micro.program[0][0]].bytes[LIFE_ACTIVATIONS];
             step_once(&one->t, 0.05); /* so that no B is zero */
             add_all(&one->t);
         }
         for (int mode = 1; mode < RECOMPUTE_COUNT; mode++) {
-            for (int64_t k = 0; k < r[0].t.session.model.store.count; k++) {
-                const struct tensor *a = r[0].t.session.model.store.tensor[k];
-                const struct tensor *b = store_find(&r[mode].t.session.model.store, a->name);
+            for (int64_t k = 0; k < r[0].t.build.session.model.store.count; k++) {
+                const struct tensor *a = r[0].t.build.session.model.store.tensor[k];
+                const struct tensor *b = store_find(&r[mode].t.build.session.model.store, a->name);
                 assert_true((a->gradient == NULL) == (b->gradient == NULL));
                 if (a->gradient)
                     assert_same_tensor(&r[0].t, a->gradient, &r[mode].t, b->gradient);
@@ -118,13 +118,13 @@ static void every_way_of_recomputing_gives_the_same_bytes_in_less_memory(void **
 }
 
 /* The sums by lifetime, and what the device has. */
-static int64_t planned(const char *const *settings, unsigned ready_for, int64_t bytes[LIFE_COUNT])
+static int64_t planned(const char *const *settings, const struct trainer_uses *uses, bool plans, int64_t bytes[LIFE_COUNT])
 {
     struct rig r;
     int64_t mapped;
-    open_rig(&r, &untied, ready_for, settings);
-    int64_t total = session_bytes(&r.t.session, bytes, &mapped);
-    assert_int_equal(r.t.session.device->counters.bytes, ready_for & TRAINER_PLAN ? 0 : total - mapped);
+    (plans ? plan_rig : open_rig)(&r, &untied, uses, settings);
+    int64_t total = session_bytes(&r.t.build.session, bytes, &mapped);
+    assert_int_equal(r.t.build.session.device->counters.bytes, plans ? 0 : total - mapped);
     close_rig(&r);
     return total;
 }
@@ -142,9 +142,9 @@ static void the_plan_is_what_is_allocated(void **state)
             join(i % 2,
                  SETTINGS("dtype", dtypes[i / 2 % 2], "recompute", recompute_name((enum recompute)(i / 8)), "micro_batch_tokens",
                           sizes[i / 4 % 2], "data", data_path, "val_set_size", held[i / 4 % 2], "sample_length", "40"));
-        unsigned ready_for = TRAINER_SAMPLE | (i % 2 ? TRAINER_LOGITS : 0); /* not with dropout */
-        int64_t plan[LIFE_COUNT], real[LIFE_COUNT], total = planned(settings, ready_for, real);
-        assert_int_equal(planned(settings, ready_for | TRAINER_PLAN, plan), total);
+        const struct trainer_uses uses = {.samples = true, .logits = i % 2}; /* not with dropout */
+        int64_t plan[LIFE_COUNT], real[LIFE_COUNT], total = planned(settings, &uses, false, real);
+        assert_int_equal(planned(settings, &uses, true, plan), total);
         assert_memory_equal(plan, real, sizeof plan);
         assert_true(real[LIFE_TRAINABLE] > 0 && real[LIFE_GRADIENTS] > 0 && real[LIFE_STATE] > 0);
         assert_int_not_equal(total, before);
@@ -172,8 +172,8 @@ static double logprob(struct trainer *t, int k, int64_t i)
     one.weights = weights;
     one.old_logprobs = old;
     one.advantages = advantages;
-    t->sums.sequences = k; /* as dropout draws for it */
-    assert_ok(trainer_add(t, &one, 1, &sum, &weight));
+    t->stepper.sums.sequences = k; /* as dropout draws for it */
+    assert_ok(stepper_add(&t->stepper, &one, 1, &sum, &weight));
     return log(sum);
 }
 
@@ -182,9 +182,9 @@ static double logprob(struct trainer *t, int k, int64_t i)
 static void place_ratios(struct trainer *t, struct look *look)
 {
     static const double away[] = {0, 1.5, -1.5, 0.1};
-    bool by_sequence = loss_of(t->session.tuning.loss)->by_sequence;
+    bool by_sequence = loss_of(t->build.session.tuning.loss)->by_sequence;
     int clipped = 0, kept = 0;
-    trainer_loss_settings(t, 1, INFINITY);
+    stepper_loss_settings(&t->stepper, 1, INFINITY);
     for (int k = 0; k < SEQUENCES; k++) {
         const struct sequence *s = &look->list[k];
         for (int64_t i = 1; i < s->count; i++) {
@@ -197,18 +197,18 @@ static void place_ratios(struct trainer *t, struct look *look)
         }
         look->list[k].old_logprobs = look->old[k];
     }
-    trainer_loss_settings(t, 0.5, 1);
+    stepper_loss_settings(&t->stepper, 0.5, 1);
     assert_true(clipped >= 4 && kept >= 4);
 }
 
 /* The loss with weights w + h · d. */
 static double loss_at(struct trainer *t, const struct look *look, const float *w, const float *d, double h)
 {
-    int64_t n = t->optimizer.elements;
+    int64_t n = t->build.optimizer.elements;
     float *moved = test_malloc((size_t)n * sizeof *moved);
     for (int64_t i = 0; i < n; i++)
         moved[i] = (float)((double)w[i] + h * (double)d[i]);
-    assert_ok(engine_upload(&t->session.engine, t->optimizer.weights, moved, DTYPE_F32));
+    assert_ok(engine_upload(&t->build.session.engine, t->build.optimizer.weights, moved, DTYPE_F32));
     test_free(moved);
     return add_list(t, look->list);
 }
@@ -218,7 +218,7 @@ static double loss_at(struct trainer *t, const struct look *look, const float *w
 static void check_slope(struct trainer *t, const struct look *look, const float *w, const float *g, const float *d, double size)
 {
     double slope = 0, norm = 0, found[2];
-    for (int64_t i = 0; i < t->optimizer.elements; i++) {
+    for (int64_t i = 0; i < t->build.optimizer.elements; i++) {
         slope += (double)g[i] * (double)d[i];
         norm += (double)d[i] * (double)d[i];
     }
@@ -228,8 +228,8 @@ static void check_slope(struct trainer *t, const struct look *look, const float 
     }
     double best = (4 * found[0] - found[1]) / 3;
     if (!(fabs(best - slope) < 5e-3 * size))
-        fail_msg("%s: the slope is %g, the gradient says %g (measured by %g)", loss_of(t->session.tuning.loss)->name, best, slope,
-                 size);
+        fail_msg("%s: the slope is %g, the gradient says %g (measured by %g)", loss_of(t->build.session.tuning.loss)->name, best,
+                 slope, size);
 }
 
 /* Random directions over all that is trained, and the direction of each tensor's own gradient. */
@@ -240,13 +240,13 @@ static void check_gradients(const struct tiny_model *m, enum loss_id loss, const
     open_rig_for(&r, m, loss, settings);
     for (int i = 0; i < 3; i++)
         step_once(&r.t, 0.005); /* B is no longer zero */
-    const struct optimizer *o = &r.t.optimizer;
-    const struct store *store = &r.t.session.model.store;
+    const struct optimizer *o = &r.t.build.optimizer;
+    const struct store *store = &r.t.build.session.model.store;
     float *w = download(&r.t, o->weights), *d = test_calloc((size_t)o->elements, sizeof *d), pair[2];
     memcpy(look.list, sequences(), sizeof look.list);
     if (loss_of(loss)->op == OP_clipped_ratio)
         place_ratios(&r.t, &look);
-    assert_ok(engine_upload(&r.t.session.engine, o->gradients, d, DTYPE_F32)); /* zeros */
+    assert_ok(engine_upload(&r.t.build.session.engine, o->gradients, d, DTYPE_F32)); /* zeros */
     add_list(&r.t, look.list);
     float *g = download(&r.t, o->gradients);
     double size = 0;
@@ -307,7 +307,7 @@ static void a_gradient_that_is_not_finite_skips_the_step(void **state)
     bool bf16 = processor_has_bf16();
     for (int i = 0; i < 4; i += bf16 ? 1 : 2) {
         struct rig good, hit;
-        struct trainer_step step;
+        struct step step;
         double sum, weight;
         const char *const *settings = SETTINGS("finetuning_type", i / 2 ? "full" : "lora", "dtype", dtypes[i % 2]);
         open_rig(&good, &tied, 0, settings);
@@ -316,14 +316,14 @@ static void a_gradient_that_is_not_finite_skips_the_step(void **state)
         step_once(&hit.t, 0.01);
         for (int k = 0; k < 3; k++) {
             weights[5] = bad[k];
-            assert_ok(trainer_add(&hit.t, &broken, 1, &sum, &weight));
-            assert_ok(trainer_step(&hit.t, 0.01, &step));
+            assert_ok(stepper_add(&hit.t.stepper, &broken, 1, &sum, &weight));
+            assert_ok(stepper_step(&hit.t.stepper, 0.01, &step));
             assert_false(step.applied || isfinite(step.norm));
             assert_same_state(&good.t, &hit.t);
         }
         assert_count(&hit.t, 1, 3);
-        assert_int_equal(hit.t.place.skipped, 3);
-        struct trainer_step a = step_once(&good.t, 0.01), b = step_once(&hit.t, 0.01);
+        assert_int_equal(hit.t.snap.state.skipped, 3);
+        struct step a = step_once(&good.t, 0.01), b = step_once(&hit.t, 0.01);
         assert_same_step(&a, &b);
         assert_same_state(&good.t, &hit.t);
         assert_count(&hit.t, 2, 3);
@@ -356,28 +356,28 @@ static void a_loss_that_is_not_finite_skips_the_step_though_its_gradient_is(void
     broken.advantages = advantages;
     for (int i = 0; i < 2; i++) {
         struct rig good, hit;
-        struct trainer_step step;
+        struct step step;
         double sum, weight;
         if (i) {
             open_rig_for(&good, &tied, LOSS_ppo, SETTINGS("finetuning_type", "lora"));
             open_rig_for(&hit, &tied, LOSS_ppo, SETTINGS("finetuning_type", "lora"));
         } else {
-            open_rig(&good, &tied, TRAINER_LOGITS, SETTINGS("finetuning_type", "full"));
-            open_rig(&hit, &tied, TRAINER_LOGITS, SETTINGS("finetuning_type", "full"));
+            open_rig(&good, &tied, &LOGITS, SETTINGS("finetuning_type", "full"));
+            open_rig(&hit, &tied, &LOGITS, SETTINGS("finetuning_type", "full"));
         }
         step_once(&good.t, 0.01);
         step_once(&hit.t, 0.01);
         if (i) {
-            assert_ok(trainer_queue(&hit.t, &broken, 1, 0.01));
-            assert_ok(trainer_report(&hit.t, &step));
+            assert_ok(stepper_queue(&hit.t.stepper, &broken, 1, 0.01));
+            assert_ok(stepper_report(&hit.t.stepper, &step));
         } else {
-            assert_ok(trainer_add_with(&hit.t, &broken, 1, nan_loss, NULL, &sum, &weight));
-            assert_ok(trainer_step(&hit.t, 0.01, &step));
+            assert_ok(stepper_add_with(&hit.t.stepper, &broken, 1, nan_loss, NULL, &sum, &weight));
+            assert_ok(stepper_step(&hit.t.stepper, 0.01, &step));
         }
         assert_false(step.applied || isfinite(step.loss));
         assert_same_state(&good.t, &hit.t);
         assert_count(&hit.t, 1, 1);
-        assert_int_equal(hit.t.place.skipped, 1);
+        assert_int_equal(hit.t.snap.state.skipped, 1);
         close_rig(&good);
         close_rig(&hit);
     }
@@ -389,7 +389,7 @@ static void the_worst_sequence_of_a_step_is_known(void **state)
     (void)state;
     static const float bad[] = {INFINITY, NAN};
     struct rig r;
-    struct trainer_step step, again;
+    struct step step, again;
     struct sequence list[2 * SEQUENCES];
     float weights[32];
     for (int i = 0; i < 2 * SEQUENCES; i++)
@@ -398,17 +398,17 @@ static void the_worst_sequence_of_a_step_is_known(void **state)
         weights[i] = 1;
     list[5].weights = weights;
     open_rig(&r, &tied, 0, SETTINGS("finetuning_type", "lora"));
-    assert_ok(trainer_queue(&r.t, list, 2 * SEQUENCES, 0));
-    assert_ok(trainer_report(&r.t, &step));
+    assert_ok(stepper_queue(&r.t.stepper, list, 2 * SEQUENCES, 0));
+    assert_ok(stepper_report(&r.t.stepper, &step));
     assert_true(step.applied && step.worst >= 0 && step.worst < SEQUENCES && step.worst_loss > step.loss);
     double sum, weight;
-    assert_ok(trainer_add(&r.t, &list[step.worst], 1, &sum, &weight));
-    assert_ok(trainer_step(&r.t, 0, &again));
+    assert_ok(stepper_add(&r.t.stepper, &list[step.worst], 1, &sum, &weight));
+    assert_ok(stepper_step(&r.t.stepper, 0, &again));
     assert_true(fabs(sum / weight - step.worst_loss) < 1e-5 && again.worst == -1);
     for (int k = 0; k < 2; k++) {
         weights[5] = bad[k];
-        assert_ok(trainer_queue(&r.t, list, 2 * SEQUENCES, 0.01));
-        assert_ok(trainer_report(&r.t, &step));
+        assert_ok(stepper_queue(&r.t.stepper, list, 2 * SEQUENCES, 0.01));
+        assert_ok(stepper_report(&r.t.stepper, &step));
         assert_false(step.applied || isfinite(step.worst_loss));
         assert_int_equal(step.worst, 5);
     }

@@ -1,4 +1,4 @@
-/* Messages between ranks after the hello: what somebody on the way can do to them, and what a rank that lies. */
+/* Messages between ranks after the handshake: what somebody on the way can do to them, and what a rank that lies. */
 #include "dist/wire.h"
 
 #include "dist/badge.h"
@@ -15,8 +15,8 @@ struct ends {
 static struct ends open_ends(void)
 {
     struct ends e = {0};
-    memset(e.from.out.key, 1, HELLO_HASH);
-    memset(e.from.in.key, 2, HELLO_HASH);
+    memset(e.from.out.key, 1, HANDSHAKE_HASH);
+    memset(e.from.in.key, 2, HANDSHAKE_HASH);
     e.to.in = e.from.out;
     e.to.out = e.from.in;
     return e;

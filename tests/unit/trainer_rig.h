@@ -43,13 +43,24 @@ static inline void set_options(struct rig *r, const struct tiny_model *m, const 
 static inline void open_rig_for(struct rig *r, const struct tiny_model *m, enum loss_id loss, const char *const *settings)
 {
     set_options(r, m, settings);
-    assert_ok(trainer_open_for(&r->t, &r->options, 0, loss));
+    assert_ok(trainer_open(&r->t, &r->options, &(struct trainer_uses){.loss = loss}));
 }
 
-static inline void open_rig(struct rig *r, const struct tiny_model *m, unsigned ready_for, const char *const *settings)
+static const struct trainer_uses SAMPLES = {.samples = true}, LOGITS = {.logits = true}, LOGPROBS = {.logprobs = true};
+
+/* What the trainer is for besides steps; NULL: nothing. */
+static inline void open_rig(struct rig *r, const struct tiny_model *m, const struct trainer_uses *uses,
+                            const char *const *settings)
 {
     set_options(r, m, settings);
-    assert_ok(trainer_open(&r->t, &r->options, ready_for));
+    assert_ok(trainer_open(&r->t, &r->options, uses));
+}
+
+static inline void plan_rig(struct rig *r, const struct tiny_model *m, const struct trainer_uses *uses,
+                            const char *const *settings)
+{
+    set_options(r, m, settings);
+    assert_ok(trainer_plan(&r->t, &r->options, uses));
 }
 
 static inline void close_rig(struct rig *r)
@@ -106,8 +117,8 @@ static inline const struct sequence *sequences(void)
 static inline double add_list(struct trainer *t, const struct sequence *list)
 {
     double sum, weight;
-    t->sums.sequences = 0; /* so that dropout draws the same */
-    assert_ok(trainer_add(t, list, SEQUENCES, &sum, &weight));
+    t->stepper.sums.sequences = 0; /* so that dropout draws the same */
+    assert_ok(stepper_add(&t->stepper, list, SEQUENCES, &sum, &weight));
     assert_true(isfinite(sum) && weight > 0);
     return sum;
 }
@@ -117,11 +128,11 @@ static inline double add_all(struct trainer *t)
     return add_list(t, sequences());
 }
 
-static inline struct trainer_step step_once(struct trainer *t, double rate)
+static inline struct step step_once(struct trainer *t, double rate)
 {
-    struct trainer_step step;
+    struct step step;
     add_all(t);
-    assert_ok(trainer_step(t, rate, &step));
+    assert_ok(stepper_step(&t->stepper, rate, &step));
     return step;
 }
 
@@ -129,7 +140,7 @@ static inline struct trainer_step step_once(struct trainer *t, double rate)
 static inline float *download(struct trainer *t, const struct tensor *tensor)
 {
     float *values = test_malloc((size_t)tensor_bytes(tensor));
-    assert_ok(engine_download(&t->session.engine, tensor, 0, values, tensor_bytes(tensor)));
+    assert_ok(engine_download(&t->build.session.engine, tensor, 0, values, tensor_bytes(tensor)));
     return values;
 }
 
@@ -145,7 +156,7 @@ static inline void assert_same_tensor(struct trainer *a, const struct tensor *x,
 /* Weights, state and masters; the sums of gradients too, which a step clears. */
 static inline void assert_same_state(struct trainer *a, struct trainer *b)
 {
-    const struct optimizer *o = &a->optimizer, *p = &b->optimizer;
+    const struct optimizer *o = &a->build.optimizer, *p = &b->build.optimizer;
     assert_same_tensor(a, o->weights, b, p->weights);
     assert_same_tensor(a, o->master, b, p->master);
     assert_int_equal(o->states, p->states);
@@ -158,12 +169,12 @@ static inline void assert_same_state(struct trainer *a, struct trainer *b)
 static inline void assert_count(struct trainer *t, int32_t applied, int32_t skipped)
 {
     int32_t count[2];
-    assert_ok(engine_download(&t->session.engine, t->optimizer.count, 0, count, sizeof count));
+    assert_ok(engine_download(&t->build.session.engine, t->build.optimizer.count, 0, count, sizeof count));
     assert_int_equal(count[0], applied);
     assert_int_equal(count[1], skipped);
 }
 
-static inline void assert_same_step(const struct trainer_step *a, const struct trainer_step *b)
+static inline void assert_same_step(const struct step *a, const struct step *b)
 {
     assert_true(a->loss == b->loss && a->norm == b->norm && a->rate == b->rate);
     assert_true(a->applied && b->applied);

@@ -78,7 +78,7 @@ uint8_t *shared_access(struct block *b, const struct insn *n, int lane, uint64_t
 void banks_mma(void);
 void banks_access(const struct block *b, int begin, int end, uint32_t bytes, bool first);
 
-/* The check of races alone, of b->addresses[begin..end-1], which are within bounds and aligned. */
+/* Only the check of races, of b->addresses[begin..end-1], which are within bounds and aligned. */
 bool shared_track(struct block *b, const struct insn *n, int begin, int end, uint32_t bytes, int write);
 /* Global memory of the device: the host's bytes for an address, or null after a fault. */
 uint8_t *global_access(struct block *b, const struct insn *n, int lane, uint64_t address, uint32_t bytes, int write);

@@ -161,7 +161,7 @@ static void retire(ncclComm_t comm, bool failed)
     last = comm;
 }
 
-/* What the real library waits for, in ncclCommFinalize, ncclCommDestroy and ncclCommAbort alike. */
+/* What the real library waits for, in ncclCommFinalize, ncclCommDestroy and ncclCommAbort. */
 static bool in_graphs(ncclComm_t comm, const char *call)
 {
     char message[160];
@@ -191,7 +191,7 @@ ncclResult_t ncclCommDestroy(ncclComm_t comm)
     if (!live(comm))
         return ncclInvalidArgument;
     if (comm->since > 0 || comm->pending_count)
-        refuse(comm, ncclInvalidUsage, "ncclCommDestroy while a collective is under way");
+        refuse(comm, ncclInvalidUsage, "ncclCommDestroy while a collective is in flight");
     in_graphs(comm, "ncclCommDestroy");
     retire(comm, comm->state != ncclSuccess);
     return ncclSuccess;
@@ -274,7 +274,7 @@ static size_t bytes_to(const struct work *w)
     return w->call.count * ranks * reduce_size(w->call.type);
 }
 
-/* A broadcast reads the root's alone. */
+/* A broadcast reads only the root's. */
 static bool gives(const struct work *w)
 {
     return w->call.kind != KIND_BROADCAST || w->comm->peers.rank == w->call.root;

@@ -79,7 +79,7 @@ bool peers_complete(struct ncclsim_peers *p, char *why, unsigned long room)
     }
     if (count < p->size)
         return peers_lost(p, 1, why, room), false;
-    unlink(p->path); /* whoever sees it first; all have it open */
+    unlink(p->path); /* the first that sees it; all have it open */
     for (int i = 0; i < p->size; i++) {
         char name[96];
         snprintf(name, sizeof name, "%s.%d", p->path, i);

@@ -10,7 +10,7 @@
 /* Bytes of an element; 0: no such type. */
 size_t reduce_size(int type);
 
-/* Elements are widened, reduced one rank after the other, and narrowed; averages are of floating types alone. */
+/* Elements are widened, reduced one rank after the other, and narrowed; averages are only of floating types. */
 size_t reduce_wide_size(int type);
 void reduce_widen(void *to, const void *from, size_t count, int type);
 void reduce_add(void *into, const void *from, size_t count, int type, int op);

@@ -74,7 +74,7 @@ static struct symbol *declare(struct parser *p, enum symbol_kind kind, const str
     return s;
 }
 
-/* After .reg: a type, then names, each with <count> or alone. */
+/* After .reg: a type, then names, each with <count> or without. */
 static void registers(struct parser *p)
 {
     const struct token *t = next(p);

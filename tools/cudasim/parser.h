@@ -47,7 +47,7 @@ struct symbol {
     enum symbol_kind kind;
     const char *name;
     uint32_t length;
-    int64_t count; /* REGISTERS: of %r<count>, or -1 for one alone */
+    int64_t count; /* REGISTERS: of %r<count>, or -1 for a single one */
     enum type type;
     uint64_t place; /* first register, offset, address, or token of a function's body */
     uint64_t size;

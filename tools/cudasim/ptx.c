@@ -1,4 +1,4 @@
-/* The small parts of the PTX reader that stand alone: types, tokens, errors, tables, and a module's end. */
+/* The small parts of the PTX reader that need no others: types, tokens, errors, tables, and a module's end. */
 #include "parser.h"
 
 #include <stdarg.h>

@@ -8,7 +8,7 @@
 
 #include "state.h"
 
-/* Who touched a byte: the launch's number above, the block's number and one below; MANY blocks, or atomics of any. */
+/* What touched a byte: the launch's number above, the block's number and one below; MANY blocks, or atomics of any. */
 #define MANY 0xffffffffu
 #define ATOMIC 0xfffffffeu
 

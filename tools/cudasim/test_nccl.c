@@ -33,7 +33,7 @@ static double now(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* Until the communicator says something else than that it is under way. */
+/* Until the communicator says something else than that it is in progress. */
 static ncclResult_t settled(void)
 {
     ncclResult_t result = ncclInProgress;

@@ -238,16 +238,16 @@ static CUresult fill(CUdeviceptr at, CUstream on)
 
 /* A copy on a stream of its own, after what uses its target, or what it reads if it goes to the host, on the first stream and
  * before what uses that next. `missing`: which of the two events nobody waits for. */
-static CUresult copy_between(CUdeviceptr to, void *pinned, bool out, CUstream beside, const CUevent *event, int missing)
+static CUresult copy_between(CUdeviceptr to, void *pinned, bool out, CUstream side, const CUevent *event, int missing)
 {
     assert_ok(fill(to, stream));
     assert_ok(cuEventRecord(event[0], stream));
     if (missing != 0)
-        assert_ok(cuStreamWaitEvent(beside, event[0], 0));
-    CUresult result = out ? cuMemcpyDtoHAsync_v2(pinned, to, 64, beside) : cuMemcpyHtoDAsync_v2(to, pinned, 64, beside);
+        assert_ok(cuStreamWaitEvent(side, event[0], 0));
+    CUresult result = out ? cuMemcpyDtoHAsync_v2(pinned, to, 64, side) : cuMemcpyHtoDAsync_v2(to, pinned, 64, side);
     if (result)
         return result;
-    assert_ok(cuEventRecord(event[1], beside));
+    assert_ok(cuEventRecord(event[1], side));
     if (missing != 1)
         assert_ok(cuStreamWaitEvent(stream, event[1], 0));
     return fill(to + 60, stream);
@@ -256,23 +256,22 @@ static CUresult copy_between(CUdeviceptr to, void *pinned, bool out, CUstream be
 static void a_copy_needs_an_event_before_it_and_one_after_it(void **unused)
 {
     (void)unused;
-    CUstream beside;
+    CUstream side;
     CUevent event[2];
     CUgraph graph;
     void *pinned;
     CUdeviceptr to = device_new(NULL, 64);
     assert_ok(cuMemHostAlloc(&pinned, 64, 0));
     memset(pinned, 0, 64);
-    assert_ok(cuStreamCreate(&beside, CU_STREAM_NON_BLOCKING));
+    assert_ok(cuStreamCreate(&side, CU_STREAM_NON_BLOCKING));
     for (int i = 0; i < 2; i++)
         assert_ok(cuEventCreate(&event[i], 0));
     for (int i = 0; i < 6; i++) {
         bool out = i % 2;
         int missing = i / 2; /* 2: none */
-        assert_ok(copy_between(to, pinned, out, beside, event, 2));
+        assert_ok(copy_between(to, pinned, out, side, event, 2));
         assert_ok(cuCtxSynchronize());
-        assert_result(copy_between(to, pinned, out, beside, event, missing),
-                      missing < 2 ? CUDA_ERROR_ILLEGAL_STATE : CUDA_SUCCESS);
+        assert_result(copy_between(to, pinned, out, side, event, missing), missing < 2 ? CUDA_ERROR_ILLEGAL_STATE : CUDA_SUCCESS);
         if (missing < 2)
             assert_said(!missing ? "may still be using" : out ? "before the copy out of it" : "before the copy to it");
         assert_ok(cuCtxSynchronize());
@@ -280,11 +279,11 @@ static void a_copy_needs_an_event_before_it_and_one_after_it(void **unused)
     /* In a graph the second stream joins by the first event: without it the copy is not captured. */
     for (int out = 0; out < 2; out++) {
         assert_ok(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
-        assert_ok(copy_between(to, pinned, out, beside, event, 2));
-        assert_ok(copy_between(to, pinned, out, beside, event, 2));
+        assert_ok(copy_between(to, pinned, out, side, event, 2));
+        assert_ok(copy_between(to, pinned, out, side, event, 2));
         assert_ok(cuStreamEndCapture(stream, &graph));
         assert_ok(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
-        assert_result(copy_between(to, pinned, out, beside, event, 1), CUDA_ERROR_ILLEGAL_STATE);
+        assert_result(copy_between(to, pinned, out, side, event, 1), CUDA_ERROR_ILLEGAL_STATE);
         assert_result(cuStreamEndCapture(stream, &graph), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
     }
 }
@@ -292,26 +291,26 @@ static void a_copy_needs_an_event_before_it_and_one_after_it(void **unused)
 static void the_last_copy_of_a_capture_is_joined(void **unused)
 {
     (void)unused;
-    CUstream beside;
+    CUstream side;
     CUevent event[3];
     CUgraph graph;
     void *pinned;
     CUdeviceptr a = device_new(NULL, 64), b = device_new(NULL, 64);
     assert_ok(cuMemHostAlloc(&pinned, 64, 0));
-    assert_ok(cuStreamCreate(&beside, CU_STREAM_NON_BLOCKING));
+    assert_ok(cuStreamCreate(&side, CU_STREAM_NON_BLOCKING));
     for (int i = 0; i < 3; i++)
         assert_ok(cuEventCreate(&event[i], 0));
     for (int last = 0; last < 3; last++) { /* 2: and then for what was before it */
         assert_ok(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
         assert_ok(cuEventRecord(event[0], stream));
-        assert_ok(cuStreamWaitEvent(beside, event[0], 0));
-        assert_ok(cuMemcpyHtoDAsync_v2(a, pinned, 64, beside));
-        assert_ok(cuEventRecord(event[2], beside));
+        assert_ok(cuStreamWaitEvent(side, event[0], 0));
+        assert_ok(cuMemcpyHtoDAsync_v2(a, pinned, 64, side));
+        assert_ok(cuEventRecord(event[2], side));
         if (!last)
-            assert_ok(cuEventRecord(event[1], beside));
-        assert_ok(cuMemcpyHtoDAsync_v2(b, pinned, 64, beside));
+            assert_ok(cuEventRecord(event[1], side));
+        assert_ok(cuMemcpyHtoDAsync_v2(b, pinned, 64, side));
         if (last)
-            assert_ok(cuEventRecord(event[1], beside));
+            assert_ok(cuEventRecord(event[1], side));
         assert_ok(cuStreamWaitEvent(stream, event[1], 0));
         if (last == 2)
             assert_ok(cuStreamWaitEvent(stream, event[2], 0));

@@ -10,7 +10,7 @@
 
 #define SPENT_MAX ((int64_t)8 << 20) /* bytes of work that every file may take */
 #define HELD_MAX ((int64_t)40 << 20) /* bytes of pages in memory, and three times the file */
-enum { HEADER_USUAL = 4096, HEADER_MAX = 16 << 20 };
+enum { HEADER_DEFAULT = 4096, HEADER_MAX = 16 << 20 };
 enum page_type { PAGE_DATA, PAGE_INDEX, PAGE_DICTIONARY, PAGE_DATA_2 };
 
 struct page_header {
@@ -32,7 +32,7 @@ enum status parquet_refuse(const struct parquet *p, const struct leaf *leaf, con
 {
     return fail(
         ERR_UNSUPPORTED,
-        "%s: column \"%s\" %s %s, which hone does not read; write the file anew with pyarrow's usual settings: python3 -c "
+        "%s: column \"%s\" %s %s, which hone does not read; write the file again with pyarrow's usual settings: python3 -c "
         "\"import pyarrow.parquet as q, sys; q.write_table(q.read_table(sys.argv[1]), sys.argv[2])\" IN.parquet OUT.parquet",
         p->path, leaf->column, what, name);
 }
@@ -132,7 +132,7 @@ static void read_data_header_2(struct thrift *t, struct page_header *h)
 }
 
 /* The parts of other types of pages are passed over. */
-static void read_header(struct thrift *t, struct page_header *h)
+static void column_read_header(struct thrift *t, struct page_header *h)
 {
     struct thrift_field f = {0};
     *h = (struct page_header){.type = -1, .def_encoding = E_RLE, .rep_encoding = E_RLE};
@@ -167,7 +167,7 @@ static int64_t at_hand(const struct parquet *p, int64_t at)
 }
 
 /* These bytes of the file, which stay until the next call. */
-static enum status take_bytes(struct parquet *p, int64_t at, int64_t count, const uint8_t **bytes)
+static enum status column_take_bytes(struct parquet *p, int64_t at, int64_t count, const uint8_t **bytes)
 {
     if (count > at_hand(p, at)) {
         TRY(parquet_hold(p, &p->packed, count));
@@ -184,15 +184,15 @@ static enum status take_bytes(struct parquet *p, int64_t at, int64_t count, cons
 
 /* Headers have no length before them: what is read grows until one is whole. It begins with what is at hand, as a file of small
  * pages would take a call for each of them. */
-static enum status take_header(struct parquet *p, struct leaf *leaf, struct page_header *h)
+static enum status column_take_header(struct parquet *p, struct leaf *leaf, struct page_header *h)
 {
-    int64_t near = min(at_hand(p, leaf->position), HEADER_USUAL);
-    for (int64_t size = near ? near : HEADER_USUAL;; size = max(size * 8, HEADER_USUAL)) {
+    int64_t near = min(at_hand(p, leaf->position), HEADER_DEFAULT);
+    for (int64_t size = near ? near : HEADER_DEFAULT;; size = max(size * 8, HEADER_DEFAULT)) {
         int64_t count = min(min(size, HEADER_MAX), leaf->end - leaf->position);
         const uint8_t *bytes;
-        TRY(take_bytes(p, leaf->position, count, &bytes));
+        TRY(column_take_bytes(p, leaf->position, count, &bytes));
         struct thrift t = {.at = bytes, .end = bytes + count};
-        read_header(&t, h);
+        column_read_header(&t, h);
         if (!t.broken) {
             leaf->position += t.at - bytes;
             return parquet_spend(p, t.at - bytes);
@@ -202,7 +202,7 @@ static enum status take_header(struct parquet *p, struct leaf *leaf, struct page
     }
 }
 
-/* The page's bytes, unpacked, into a block. In version 2 the levels before the values are never packed. */
+/* The page's bytes, decompressed, into a block. In version 2 the levels before the values are never packed. */
 static enum status take_page(struct parquet *p, struct leaf *leaf, const struct page_header *h, struct block *into)
 {
     int64_t plain = h->type == PAGE_DATA_2 ? h->def_bytes + h->rep_bytes : 0;
@@ -214,7 +214,7 @@ static enum status take_page(struct parquet *p, struct leaf *leaf, const struct 
     TRY(parquet_spend(p, h->packed_size + h->size));
     const uint8_t *packed;
     TRY(parquet_hold(p, into, h->size));
-    TRY(take_bytes(p, leaf->position, h->packed_size, &packed));
+    TRY(column_take_bytes(p, leaf->position, h->packed_size, &packed));
     leaf->position += h->packed_size;
     if (h->has_crc && codec_crc32(packed, h->packed_size) != (uint32_t)h->crc)
         return parquet_broken(p, leaf, "the checksum of a page does not fit");
@@ -229,7 +229,7 @@ static enum status take_page(struct parquet *p, struct leaf *leaf, const struct 
     return status == OK ? OK : fail_at(status, "%s: ", p->path);
 }
 
-static int value_bytes(enum physical type)
+static int column_value_bytes(enum physical type)
 {
     return type == P_INT32 || type == P_FLOAT ? 4 : type == P_INT64 || type == P_DOUBLE ? 8 : 0;
 }
@@ -259,8 +259,8 @@ static enum status take_dictionary(struct parquet *p, struct leaf *leaf, const s
     if (h->encoding != E_PLAIN && h->encoding != E_PLAIN_DICTIONARY)
         return refuse_encoding(p, leaf, h->encoding);
     TRY(take_page(p, leaf, h, &leaf->dictionary));
-    int64_t least = leaf->type == P_BYTE_ARRAY ? 4 : value_bytes(leaf->type);
-    if (!least || h->values < 0 || h->values > leaf->dictionary.size / least)
+    int64_t min_bytes = leaf->type == P_BYTE_ARRAY ? 4 : column_value_bytes(leaf->type);
+    if (!min_bytes || h->values < 0 || h->values > leaf->dictionary.size / min_bytes)
         return parquet_broken(p, leaf, "the dictionary has fewer values than its header says");
     leaf->dictionary_count = h->values;
     return leaf->type == P_BYTE_ARRAY ? find_strings(p, leaf, h->values) : OK;
@@ -302,7 +302,7 @@ static enum status take_values(struct parquet *p, struct leaf *leaf)
     if (leaf->encoding == E_PLAIN)
         return OK;
     if (leaf->encoding == E_RLE && leaf->type == P_BOOLEAN) {
-        int64_t room = leaf->stop - leaf->at - 4; /* below 0 in a page of nulls alone */
+        int64_t room = leaf->stop - leaf->at - 4; /* below 0 in a page of only nulls */
         if (room >= 0 && little(leaf->at) > room)
             return parquet_broken(p, leaf, "the booleans of a page end outside of it");
         leaf->at += room < 0 ? 0 : 4;
@@ -311,7 +311,7 @@ static enum status take_values(struct parquet *p, struct leaf *leaf)
     }
     if (!dictionary)
         return refuse_encoding(p, leaf, leaf->encoding);
-    int width = leaf->at < leaf->stop ? *leaf->at++ : 0; /* a page of nulls alone may have none */
+    int width = leaf->at < leaf->stop ? *leaf->at++ : 0; /* a page of only nulls may have none */
     if (width > 32)
         return parquet_broken(p, leaf, "the indices of a page have more than 32 bits");
     hybrid_open(&leaf->indices, leaf->at, leaf->stop, width);
@@ -341,7 +341,7 @@ static enum status next_page(struct parquet *p, struct leaf *leaf)
         struct page_header h;
         if (!leaf->entries || leaf->position >= leaf->end)
             return parquet_broken(p, leaf, "it has fewer values than there are rows");
-        TRY(take_header(p, leaf, &h));
+        TRY(column_take_header(p, leaf, &h));
         if (h.type == PAGE_INDEX) {
             if (h.packed_size < 0 || h.packed_size > leaf->end - leaf->position)
                 return parquet_broken(p, leaf, "a page ends outside of its column");
@@ -380,7 +380,7 @@ enum status column_peek(struct parquet *p, struct leaf *leaf)
 static enum status plain_value(struct parquet *p, struct leaf *leaf, const uint8_t **bytes, int64_t *count)
 {
     static const uint8_t booleans[] = {0, 1};
-    int64_t left = leaf->stop - leaf->at, size = value_bytes(leaf->type);
+    int64_t left = leaf->stop - leaf->at, size = column_value_bytes(leaf->type);
     if (leaf->type == P_BOOLEAN) {
         if (leaf->bit >= left * 8)
             return parquet_broken(p, leaf, "a page ends before its values");
@@ -410,7 +410,7 @@ static enum status dictionary_value(struct parquet *p, struct leaf *leaf, const 
     if (index >= leaf->dictionary_count)
         return parquet_broken(p, leaf, "a value is not in the dictionary");
     if (leaf->type != P_BYTE_ARRAY) {
-        *count = value_bytes(leaf->type);
+        *count = column_value_bytes(leaf->type);
         *bytes = leaf->dictionary.data + index * *count;
         return OK;
     }

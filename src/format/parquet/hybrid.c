@@ -8,7 +8,7 @@ void hybrid_open(struct hybrid *h, const uint8_t *at, const uint8_t *end, int wi
     *h = (struct hybrid){.at = at, .end = end, .width = width};
 }
 
-static bool read_header(struct hybrid *h, uint64_t *header)
+static bool hybrid_read_header(struct hybrid *h, uint64_t *header)
 {
     *header = 0;
     for (int shift = 0; shift < 35 && h->at < h->end; shift += 7) {
@@ -23,7 +23,7 @@ static bool read_header(struct hybrid *h, uint64_t *header)
 static bool next_run(struct hybrid *h)
 {
     uint64_t header;
-    if (!read_header(h, &header))
+    if (!hybrid_read_header(h, &header))
         return false;
     h->packed = header & 1;
     if (h->packed) {

@@ -84,7 +84,7 @@ struct parquet {
     int64_t groups_left, group;
     int64_t rows, row, rows_left; /* the footer's number; how many were given; of this row group */
     int64_t row_begin;            /* in the text that it is written to */
-    int64_t held, spent;          /* bytes of pages in memory; bytes that were read, unpacked and written */
+    int64_t held, spent;          /* bytes of pages in memory; bytes that were read, decompressed and written */
 };
 
 /* The encodings that messages and the reader know; the numbers are Parquet's. */
@@ -96,7 +96,7 @@ enum status parquet_read_schema(struct parquet *p, struct thrift *t, int64_t cou
 /* column.c */
 enum status parquet_broken(const struct parquet *p, const struct leaf *leaf, const char *what);
 enum status parquet_refuse(const struct parquet *p, const struct leaf *leaf, const char *what, const char *name);
-enum { PARQUET_FACTOR = 1000 }; /* of rows, and of bytes that are read, unpacked and written, for a byte of the file */
+enum { PARQUET_FACTOR = 1000 }; /* of rows, and of bytes that are read, decompressed and written, for a byte of the file */
 enum status parquet_too_much(const struct parquet *p);
 enum status parquet_spend(struct parquet *p, int64_t bytes);
 enum status parquet_hold(struct parquet *p, struct block *block, int64_t size); /* what it held is lost */
@@ -108,7 +108,7 @@ enum status column_peek(struct parquet *p, struct leaf *leaf);
 /* The value of the entry that was peeked at last: a number's bytes (a boolean's is one), or a string's. */
 enum status column_value(struct parquet *p, struct leaf *leaf, const uint8_t **bytes, int64_t *count);
 
-/* rows.c: appends the next row of this row group. */
+/* parquet_rows.c: appends the next row of this row group. */
 enum status parquet_write_row(struct parquet *p, struct buffer *out);
 
 /* hybrid.c */

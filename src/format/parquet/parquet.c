@@ -84,7 +84,7 @@ static enum status walk_footer(struct parquet *p)
     return p->groups_left <= GROUPS_MAX ? OK : footer_broken(p, "it has more than a million row groups");
 }
 
-static enum status open_file(struct parquet *p, const char *path)
+static enum status parquet_open_file(struct parquet *p, const char *path)
 {
     p->path = memory_alloc((int64_t)strlen(path) + 1);
     if (!p->path)
@@ -104,7 +104,7 @@ enum status parquet_open(struct parquet **out, const char *path)
     if (!p)
         return ERR_MEMORY;
     p->reader.fd = -1;
-    enum status status = open_file(p, path);
+    enum status status = parquet_open_file(p, path);
     if (status == OK)
         *out = p;
     else
@@ -250,7 +250,7 @@ static enum status open_chunks(struct parquet *p, struct thrift *t, int64_t coun
 }
 
 /* The columns of a row group have ended where its rows did. */
-static enum status close_group(struct parquet *p)
+static enum status parquet_close_group(struct parquet *p)
 {
     for (int64_t i = 0; i < p->leaf_count; i++) {
         const struct leaf *leaf = &p->leaves[i];
@@ -267,7 +267,7 @@ static enum status next_group(struct parquet *p)
     struct thrift_field f = {0};
     bool columns = false;
     if (p->group)
-        TRY(close_group(p));
+        TRY(parquet_close_group(p));
     p->group++;
     p->groups_left--;
     p->rows_left = -1;
@@ -296,7 +296,7 @@ enum status parquet_next(struct parquet *p, struct buffer *text, bool *more)
     while (!p->rows_left) {
         if (!p->groups_left) {
             if (p->group)
-                TRY(close_group(p));
+                TRY(parquet_close_group(p));
             return p->row == p->rows ? OK : footer_broken(p, "its row groups have fewer rows than its footer says");
         }
         TRY(next_group(p));

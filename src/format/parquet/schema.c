@@ -38,7 +38,7 @@ struct walk {
     const char *shown; /* the name of the column that is read */
 };
 
-static enum status broken(const struct walk *w, const char *what)
+static enum status schema_broken(const struct walk *w, const char *what)
 {
     return fail(ERR_FORMAT, "%s: the Parquet footer is broken: %s; download or write the file again", w->p->path, what);
 }
@@ -65,7 +65,7 @@ static enum status read_element(struct walk *w, struct element *e)
 {
     struct thrift_field f = {0};
     if (w->left-- <= 0)
-        return broken(w, "a group has more fields than there are elements");
+        return schema_broken(w, "a group has more fields than there are elements");
     *e = (struct element){.type = -1, .repetition = REQUIRED, .converted = C_NONE, .children = -1};
     while (thrift_next(w->t, &f)) {
         switch (f.id) {
@@ -82,20 +82,20 @@ static enum status read_element(struct walk *w, struct element *e)
         }
     }
     if (w->t->broken)
-        return broken(w, "the schema is no Thrift");
+        return schema_broken(w, "the schema is no Thrift");
     bool group = e->children > 0;
     if (!group && (e->children == 0 && e->type < 0))
-        return broken(w, "a group has no fields");
+        return schema_broken(w, "a group has no fields");
     if (e->repetition < REQUIRED || e->repetition > REPEATED || (!group && (e->type < 0 || e->type >= P_TYPES)))
-        return broken(w, "an element of the schema has an unknown type");
+        return schema_broken(w, "an element of the schema has an unknown type");
     if (e->name.size && memchr(e->name.data, 0, (size_t)e->name.size))
-        return broken(w, "a name has a zero byte in it");
+        return schema_broken(w, "a name has a zero byte in it");
     e->is_unsigned |= e->converted >= C_UINT_8 && e->converted <= C_UINT_64;
     return OK;
 }
 
 /* The name of a type that is not read, or NULL. */
-static const char *refused(const struct element *e)
+static const char *schema_refused(const struct element *e)
 {
     static const char *const types[] = {[P_INT96] = "INT96", [P_FIXED] = "FIXED_LEN_BYTE_ARRAY"};
     const char *name = NULL;
@@ -114,7 +114,7 @@ static const char *refused(const struct element *e)
     return e->type == P_BYTE_ARRAY && !text ? "BYTE_ARRAY without the mark of a string" : NULL;
 }
 
-static enum status add_node(struct walk *w, const struct element *e, enum node_kind kind, int *out)
+static enum status schema_add_node(struct walk *w, const struct element *e, enum node_kind kind, int *out)
 {
     struct parquet *p = w->p;
     TRY(memory_grow(&p->nodes, &p->node_capacity, p->node_count + 1, (int64_t)sizeof *p->nodes));
@@ -134,7 +134,7 @@ static enum status add_leaf(struct walk *w, const struct element *e, int def, in
                                                .is_unsigned = e->is_unsigned,
                                                .def = def,
                                                .rep = rep,
-                                               .refused = why ? why : refused(e),
+                                               .refused = why ? why : schema_refused(e),
                                                .column = w->shown};
     return OK;
 }
@@ -147,10 +147,10 @@ struct place {
 static enum status read_node(struct walk *w, const struct element *e, struct place at, int *out);
 
 /* A field as it is, whatever its repetition says. */
-static enum status read_field(struct walk *w, const struct element *e, struct place at, int *out)
+static enum status schema_read_field(struct walk *w, const struct element *e, struct place at, int *out)
 {
     int last = -1;
-    TRY(add_node(w, e, e->children > 0 ? NODE_STRUCT : NODE_VALUE, out));
+    TRY(schema_add_node(w, e, e->children > 0 ? NODE_STRUCT : NODE_VALUE, out));
     w->p->nodes[*out].def = at.def;
     if (e->children <= 0)
         TRY(add_leaf(w, e, at.def, at.rep, at.refused));
@@ -185,8 +185,8 @@ static bool is_element(const struct walk *w, const struct element *list, const s
 }
 
 /* The element inside of what is repeated, with the levels of that. */
-static enum status read_items(struct walk *w, const struct element *list, const struct element *repeated, struct place at,
-                              int out)
+static enum status schema_read_items(struct walk *w, const struct element *list, const struct element *repeated, struct place at,
+                                     int out)
 {
     struct element inner;
     int item;
@@ -194,7 +194,7 @@ static enum status read_items(struct walk *w, const struct element *list, const 
     w->p->nodes[out].rep = ++at.rep;
     w->p->nodes[out].item = ++at.def;
     if (!list || is_element(w, list, repeated))
-        TRY(read_field(w, repeated, at, &item));
+        TRY(schema_read_field(w, repeated, at, &item));
     else {
         TRY(read_element(w, &inner));
         TRY(read_node(w, &inner, at, &item));
@@ -207,11 +207,11 @@ static enum status read_items(struct walk *w, const struct element *list, const 
 static enum status read_node(struct walk *w, const struct element *e, struct place at, int *out)
 {
     if (at.depth >= NESTING_MAX)
-        return broken(w, "the schema is nested too deeply");
+        return schema_broken(w, "the schema is nested too deeply");
     if (e->repetition == REPEATED) { /* without a group around it */
-        TRY(add_node(w, e, NODE_LIST, out));
+        TRY(schema_add_node(w, e, NODE_LIST, out));
         w->p->nodes[*out].def = at.def;
-        return read_items(w, NULL, e, at, *out);
+        return schema_read_items(w, NULL, e, at, *out);
     }
     at.def += e->repetition == OPTIONAL;
     bool group = e->children > 0, map = e->logical == L_MAP || e->converted == C_MAP || e->converted == C_MAP_KEY_VALUE;
@@ -220,18 +220,18 @@ static enum status read_node(struct walk *w, const struct element *e, struct pla
     else if (group && e->logical == 16 && !at.refused)
         at.refused = LOGICAL[16];
     if (!group || e->children != 1 || (e->logical != L_LIST && e->converted != C_LIST))
-        return read_field(w, e, at, out);
+        return schema_read_field(w, e, at, out);
     struct element repeated;
-    TRY(add_node(w, e, NODE_LIST, out));
+    TRY(schema_add_node(w, e, NODE_LIST, out));
     w->p->nodes[*out].def = at.def;
     TRY(read_element(w, &repeated));
     if (repeated.repetition != REPEATED)
-        return broken(w, "a list has no repeated field");
-    return read_items(w, e, &repeated, at, *out);
+        return schema_broken(w, "a list has no repeated field");
+    return schema_read_items(w, e, &repeated, at, *out);
 }
 
 /* A column's name as a message may show it. */
-static const char *show(struct walk *w, const struct element *e)
+static const char *schema_show(struct walk *w, const struct element *e)
 {
     char *shown = arena_text(&w->p->arena, (const char *)e->name.data, e->name.size < SHOWN_MAX ? e->name.size : SHOWN_MAX);
     if (!shown)
@@ -252,11 +252,11 @@ enum status parquet_read_schema(struct parquet *p, struct thrift *t, int64_t cou
         return fail(ERR_LIMIT, "%s: the schema has %lld elements; at most %d are read", p->path, (long long)count, ELEMENTS_MAX);
     TRY(read_element(&w, &root));
     if (root.children <= 0)
-        return broken(&w, "the schema has no columns");
-    TRY(add_node(&w, &root, NODE_STRUCT, &row));
+        return schema_broken(&w, "the schema has no columns");
+    TRY(schema_add_node(&w, &root, NODE_STRUCT, &row));
     for (int64_t i = 0; i < root.children; i++) {
         TRY(read_element(&w, &e));
-        if (!(w.shown = show(&w, &e)))
+        if (!(w.shown = schema_show(&w, &e)))
             return ERR_MEMORY;
         TRY(read_node(&w, &e, (struct place){0}, &node));
         if (last < 0)
@@ -266,5 +266,5 @@ enum status parquet_read_schema(struct parquet *p, struct thrift *t, int64_t cou
         last = node;
     }
     p->columns = (int)root.children;
-    return w.left == 0 ? OK : broken(&w, "the schema has elements that belong to no group");
+    return w.left == 0 ? OK : schema_broken(&w, "the schema has elements that belong to no group");
 }

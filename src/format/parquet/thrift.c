@@ -5,8 +5,8 @@
 
 enum { NESTING_MAX = 32 };
 
-/* The first reason holds: who still reads after it finds no more bytes, whatever that reason was. */
-static uint64_t give_up(struct thrift *t, bool ended)
+/* The first reason holds: a caller that still reads after it finds no more bytes, whatever that reason was. */
+static uint64_t thrift_give_up(struct thrift *t, bool ended)
 {
     if (!t->broken)
         t->ended = ended;
@@ -17,7 +17,7 @@ static uint64_t give_up(struct thrift *t, bool ended)
 
 static uint8_t take_byte(struct thrift *t)
 {
-    return t->at < t->end ? *t->at++ : (uint8_t)give_up(t, true);
+    return t->at < t->end ? *t->at++ : (uint8_t)thrift_give_up(t, true);
 }
 
 static uint64_t take_varint(struct thrift *t)
@@ -29,7 +29,7 @@ static uint64_t take_varint(struct thrift *t)
         if (!(byte & 0x80))
             return value;
     }
-    return give_up(t, false);
+    return thrift_give_up(t, false);
 }
 
 static int64_t take_zigzag(struct thrift *t)
@@ -38,11 +38,11 @@ static int64_t take_zigzag(struct thrift *t)
     return (int64_t)(value >> 1 ^ (0 - (value & 1)));
 }
 
-static const uint8_t *take_bytes(struct thrift *t, uint64_t count)
+static const uint8_t *thrift_take_bytes(struct thrift *t, uint64_t count)
 {
     const uint8_t *bytes = t->at;
     if (count > (uint64_t)(t->end - t->at)) {
-        give_up(t, true);
+        thrift_give_up(t, true);
         return bytes;
     }
     t->at += count;
@@ -56,10 +56,10 @@ bool thrift_next(struct thrift *t, struct thrift_field *field)
     if (t->broken || field->type == THRIFT_STOP)
         return false;
     if (field->type > THRIFT_UUID)
-        return give_up(t, false);
+        return thrift_give_up(t, false);
     int64_t id = byte >> 4 ? field->id + (byte >> 4) : take_zigzag(t);
     if (id < INT16_MIN || id > INT16_MAX)
-        return give_up(t, false);
+        return thrift_give_up(t, false);
     field->id = (int32_t)id;
     return !t->broken;
 }
@@ -69,20 +69,20 @@ int64_t thrift_int(struct thrift *t, const struct thrift_field *field)
     if (field->type == THRIFT_BYTE)
         return (int8_t)take_byte(t);
     bool right = field->type == THRIFT_I16 || field->type == THRIFT_I32 || field->type == THRIFT_I64;
-    return right ? take_zigzag(t) : (int64_t)give_up(t, false);
+    return right ? take_zigzag(t) : (int64_t)thrift_give_up(t, false);
 }
 
 bool thrift_bool(struct thrift *t, const struct thrift_field *field)
 {
     if (field->type != THRIFT_TRUE && field->type != THRIFT_FALSE)
-        give_up(t, false);
+        thrift_give_up(t, false);
     return field->type == THRIFT_TRUE;
 }
 
 struct thrift_bytes thrift_binary(struct thrift *t, const struct thrift_field *field)
 {
-    uint64_t size = field->type == THRIFT_BINARY ? take_varint(t) : give_up(t, false);
-    const uint8_t *data = take_bytes(t, size);
+    uint64_t size = field->type == THRIFT_BINARY ? take_varint(t) : thrift_give_up(t, false);
+    const uint8_t *data = thrift_take_bytes(t, size);
     return (struct thrift_bytes){data, t->broken ? 0 : (int64_t)size};
 }
 
@@ -92,23 +92,23 @@ static int64_t take_list(struct thrift *t, enum thrift_type *of)
     uint64_t count = byte >> 4 == 15 ? take_varint(t) : byte >> 4;
     *of = byte & 15;
     if (count > (uint64_t)(t->end - t->at))
-        return (int64_t)give_up(t, true);
+        return (int64_t)thrift_give_up(t, true);
     return (int64_t)count;
 }
 
 int64_t thrift_list(struct thrift *t, const struct thrift_field *field, enum thrift_type of)
 {
     enum thrift_type type = THRIFT_STOP;
-    int64_t count = field->type == THRIFT_LIST ? take_list(t, &type) : (int64_t)give_up(t, false);
+    int64_t count = field->type == THRIFT_LIST ? take_list(t, &type) : (int64_t)thrift_give_up(t, false);
     if (count && type != of)
-        return (int64_t)give_up(t, false);
+        return (int64_t)thrift_give_up(t, false);
     return count;
 }
 
 void thrift_enter(struct thrift *t, const struct thrift_field *field)
 {
     if (field->type != THRIFT_STRUCT)
-        give_up(t, false);
+        thrift_give_up(t, false);
 }
 
 static void skip(struct thrift *t, enum thrift_type type, bool element, int depth);
@@ -124,7 +124,7 @@ static void skip_map(struct thrift *t, int depth)
     uint64_t count = take_varint(t);
     uint8_t types = count ? take_byte(t) : 0;
     if (count > (uint64_t)(t->end - t->at))
-        give_up(t, true);
+        thrift_give_up(t, true);
     for (uint64_t i = 0; i < count && !t->broken; i++) {
         skip(t, types >> 4, true, depth);
         skip(t, types & 15, true, depth);
@@ -136,7 +136,7 @@ static void skip(struct thrift *t, enum thrift_type type, bool element, int dept
     struct thrift_field f = {0};
     enum thrift_type of;
     if (depth == NESTING_MAX) {
-        give_up(t, false);
+        thrift_give_up(t, false);
         return;
     }
     switch (type) {
@@ -149,9 +149,9 @@ static void skip(struct thrift *t, enum thrift_type type, bool element, int dept
     case THRIFT_I16:
     case THRIFT_I32:
     case THRIFT_I64: take_varint(t); break;
-    case THRIFT_DOUBLE: take_bytes(t, 8); break;
-    case THRIFT_UUID: take_bytes(t, 16); break;
-    case THRIFT_BINARY: take_bytes(t, take_varint(t)); break;
+    case THRIFT_DOUBLE: thrift_take_bytes(t, 8); break;
+    case THRIFT_UUID: thrift_take_bytes(t, 16); break;
+    case THRIFT_BINARY: thrift_take_bytes(t, take_varint(t)); break;
     case THRIFT_LIST:
     case THRIFT_SET: {
         int64_t count = take_list(t, &of);
@@ -163,7 +163,7 @@ static void skip(struct thrift *t, enum thrift_type type, bool element, int dept
         while (thrift_next(t, &f))
             skip(t, f.type, false, depth + 1);
         break;
-    default: give_up(t, false);
+    default: thrift_give_up(t, false);
     }
 }
 

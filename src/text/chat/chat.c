@@ -19,6 +19,21 @@ const int32_t *chat_eos(const struct chat *chat, int64_t *count)
     return chat->eos;
 }
 
+enum status chat_add_eos(struct chat *chat, int64_t id)
+{
+    if (id < 0 || id >= tokenizer_vocabulary(chat->tokenizer))
+        return OK;
+    for (int64_t i = 0; i < chat->eos_count; i++)
+        if (chat->eos[i] == id)
+            return OK;
+    int32_t *eos = memory_resize(chat->eos, (chat->eos_count + 1) * (int64_t)sizeof *eos);
+    if (!eos)
+        return ERR_MEMORY;
+    chat->eos = eos;
+    eos[chat->eos_count++] = (int32_t)id;
+    return OK;
+}
+
 enum speaker speaker_of(const char *role, int64_t length)
 {
     static const struct {
@@ -42,7 +57,7 @@ static enum status check_train(const json_t *wanted, const char *role, size_t i)
     return OK;
 }
 
-static enum status check_message(const json_t *message, size_t i, struct chat_message *out)
+static enum status chat_check_message(const json_t *message, size_t i, struct chat_message *out)
 {
     if (!json_is_object(message))
         return fail(ERR_DATA, "message %zu is not an object with \"role\" and \"content\"", i + 1);
@@ -85,7 +100,7 @@ static enum status no_messages(const json_t *row)
 }
 
 /* `made` (may be NULL) gets the roles of the messages. */
-static enum status check_row(const json_t *json, struct row *row, struct chat_row *made)
+static enum status chat_check_row(const json_t *json, struct row *row, struct chat_row *made)
 {
     if (!json_is_object(json))
         return fail(ERR_DATA, "the row is not an object with \"messages\"");
@@ -108,7 +123,7 @@ static enum status check_row(const json_t *json, struct row *row, struct chat_ro
     json_array_foreach(row->messages, i, message)
     {
         struct chat_message dropped;
-        TRY(check_message(message, i, made ? &made->message[i] : &dropped));
+        TRY(chat_check_message(message, i, made ? &made->message[i] : &dropped));
     }
     return OK;
 }
@@ -122,25 +137,8 @@ enum status chat_need_template(const struct chat *chat)
                                        "there");
 }
 
-void chat_variables(const struct chat_template *template, const json_t *messages, const json_t *tools, bool generation_prompt,
-                    struct jinja_variable out[static CHAT_VARIABLES])
-{
-    out[0] = (struct jinja_variable){template->messages, messages};
-    out[1] = (struct jinja_variable){template->tools, tools ? tools : json_null()};
-    out[2] = (struct jinja_variable){template->documents, json_null()};
-    out[3] = (struct jinja_variable){template->prompt, json_boolean(generation_prompt)};
-}
-
-enum status chat_run(const struct chat_template *template, const json_t *messages, const json_t *tools, bool generation_prompt,
-                     struct jinja_output *out)
-{
-    struct jinja_variable variables[CHAT_VARIABLES];
-    chat_variables(template, messages, tools, generation_prompt, variables);
-    return jinja_render_with(template->jinja, variables, CHAT_VARIABLES, NULL, NULL, out);
-}
-
 /* The template for a row: the one for tools where the row has some. */
-static const struct chat_template *choose(const struct chat *chat, const struct row *row)
+static const struct chat_template *chat_choose(const struct chat *chat, const struct row *row)
 {
     return chat->tools.jinja && json_is_array(row->tools) ? &chat->tools : &chat->plain;
 }
@@ -149,8 +147,8 @@ enum status chat_render(const struct chat *chat, const json_t *json, bool genera
 {
     struct row row;
     TRY(chat_need_template(chat));
-    TRY(check_row(json, &row, NULL));
-    return chat_run(choose(chat, &row), row.messages, row.tools, generation_prompt, out);
+    TRY(chat_check_row(json, &row, NULL));
+    return template_render(chat_choose(chat, &row), row.messages, row.tools, generation_prompt, out);
 }
 
 void chat_row_free(struct chat_row *row)
@@ -202,23 +200,23 @@ enum status chat_finish(const struct chat *chat, const struct chat_template *tem
     return prompt ? OK : mask_make(chat, template, row);
 }
 
-static enum status encode(const struct chat *chat, const json_t *json, bool prompt, struct chat_row *out)
+static enum status chat_encode_row(const struct chat *chat, const json_t *json, bool prompt, struct chat_row *out)
 {
     struct row row;
     out->tokens.count = out->trained = 0;
     TRY(chat_need_template(chat));
-    TRY(check_row(json, &row, out));
-    const struct chat_template *template = choose(chat, &row);
-    TRY(chat_run(template, row.messages, row.tools, prompt, &out->text));
+    TRY(chat_check_row(json, &row, out));
+    const struct chat_template *template = chat_choose(chat, &row);
+    TRY(template_render(template, row.messages, row.tools, prompt, &out->text));
     return chat_finish(chat, template, prompt, out);
 }
 
 enum status chat_encode(const struct chat *chat, const json_t *row, struct chat_row *out)
 {
-    return encode(chat, row, false, out);
+    return chat_encode_row(chat, row, false, out);
 }
 
 enum status chat_encode_prompt(const struct chat *chat, const json_t *row, struct chat_row *out)
 {
-    return encode(chat, row, true, out);
+    return chat_encode_row(chat, row, true, out);
 }

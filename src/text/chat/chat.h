@@ -29,10 +29,10 @@ void chat_close(struct chat *chat);        /* NULL is fine */
 
 /* Adds to the hash what decides how a row becomes tokens and mask, except hone's own sources: the files that chat_open reads, by
  * name and content, the libraries that tokenizers use, and the day of the moment if a file asks for it. Far cheaper than opening.
- * *files is the digest of the files alone. */
+ * *files is the digest of only the files. */
 enum status chat_fingerprint(const char *model_dir, int64_t moment, struct hash *hash, struct digest *files);
 
-/* The moment that templates which ask for it are told; 0, as at first: that of the call. Before anything is encoded. */
+/* The moment that templates which ask for it are given; 0, as at first: that of the call. Before anything is encoded. */
 void chat_set_moment(struct chat *chat, int64_t moment);
 
 /* The digest of the files that this chat was opened from, as they were then. */

@@ -39,20 +39,23 @@ struct chat_message {
 
 enum speaker speaker_of(const char *role, int64_t length);
 
+/* template.c: gives a template what is the same in every row, the special tokens, and finds the numbers of its variables. */
+enum status template_bind(const struct chat *chat, struct chat_template *template);
+
 /* What a template is given, under transformers' names. Messages that are NULL are left out; tools that are NULL are none. */
-enum { CHAT_VARIABLES = 4 };
-void chat_variables(const struct chat_template *template, const json_t *messages, const json_t *tools, bool generation_prompt,
-                    struct jinja_variable out[static CHAT_VARIABLES]);
+enum { TEMPLATE_VARIABLES = 4 };
+void template_variables(const struct chat_template *template, const json_t *messages, const json_t *tools, bool generation_prompt,
+                        struct jinja_variable out[static TEMPLATE_VARIABLES]);
 
 /* Renders checked messages. */
-enum status chat_run(const struct chat_template *template, const json_t *messages, const json_t *tools, bool generation_prompt,
-                     struct jinja_output *out);
+enum status template_render(const struct chat_template *template, const json_t *messages, const json_t *tools,
+                            bool generation_prompt, struct jinja_output *out);
+
+/* chat.c: one more id that ends the assistant's turn; one that the tokenizer does not have, or which is known, is none. */
+enum status chat_add_eos(struct chat *chat, int64_t id);
 
 /* The ids of row->text, and for a row to train its mask; row->message is filled in. */
 enum status chat_finish(const struct chat *chat, const struct chat_template *template, bool prompt, struct chat_row *row);
-
-/* open.c: one more id that ends the assistant's turn; one that the tokenizer does not have, or which is known, is none. */
-enum status chat_add_eos(struct chat *chat, int64_t id);
 
 /* open_gguf.c: all that a GGUF file has; and the digest of it, and whether its template asks for the date. */
 enum status chat_read_gguf(struct chat *chat, const char *path);

@@ -31,11 +31,11 @@ bool chat_encode_line(const struct chat *chat, const char *text, int64_t length,
 {
     const struct chat_template *template = &chat->plain;
     const struct jinja_row row = {text, length, take_messages, out};
-    struct jinja_variable variables[CHAT_VARIABLES];
+    struct jinja_variable variables[TEMPLATE_VARIABLES];
     out->tokens.count = out->trained = 0;
     if (!template->jinja)
         return false;
-    chat_variables(template, NULL, NULL, false, variables);
-    return jinja_render_row(template->jinja, &row, variables, CHAT_VARIABLES, &out->text) &&
+    template_variables(template, NULL, NULL, false, variables);
+    return jinja_render_row(template->jinja, &row, variables, TEMPLATE_VARIABLES, &out->text) &&
            chat_finish(chat, template, false, out) == OK;
 }

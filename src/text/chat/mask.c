@@ -50,7 +50,7 @@ static int64_t token_at(const struct tokens *tokens, int64_t byte)
 }
 
 /* Every token that has a byte of the range, also one that reaches over its edge. */
-static void train(struct masker *m, int64_t begin, int64_t end)
+static void mask_train(struct masker *m, int64_t begin, int64_t end)
 {
     struct chat_row *row = m->row;
     const struct tokens *tokens = &row->tokens;
@@ -75,7 +75,7 @@ static bool is_eos(const struct chat *chat, int32_t id)
     return false;
 }
 
-static bool white(const char *text, int64_t begin, int64_t end)
+static bool mask_white(const char *text, int64_t begin, int64_t end)
 {
     while (begin < end && memchr(" \t\r\n", text[begin], 4))
         begin++;
@@ -104,7 +104,7 @@ static int64_t end_of(struct masker *m, const struct stretch *s)
         bool special = tokenizer_is_special(tokenizer, tokens->id[t]) && tokens->id[t] != m->chat->bos;
         if (is_eos(m->chat, tokens->id[t]) || (special && !s->known))
             return tokens->end[t];
-        if (special || !white(m->text->text.data, tokens->begin[t], tokens->end[t]))
+        if (special || !mask_white(m->text->text.data, tokens->begin[t], tokens->end[t]))
             break;
     }
     return end;
@@ -123,7 +123,7 @@ static void train_turn(struct masker *m, int64_t message, const struct turn *tur
         bool own = span->message == message && i <= turn->last;
         if (open && span->message >= 0 && !own) {
             s.beyond = span->begin;
-            train(m, s.begin, end_of(m, &s));
+            mask_train(m, s.begin, end_of(m, &s));
             open = false;
         }
         if (own && !open)
@@ -136,7 +136,7 @@ static void train_turn(struct masker *m, int64_t message, const struct turn *tur
     }
     s.beyond = i < text->span_count ? text->span[i].begin : text->text.size;
     if (open)
-        train(m, s.begin, end_of(m, &s));
+        mask_train(m, s.begin, end_of(m, &s));
 }
 
 /* Where the assistant's text begins: after the prompt, and not before its turn. -1: not found. */
@@ -162,7 +162,7 @@ static int64_t begin_of(struct masker *m, int64_t message, const struct turn *tu
     return max(begin, start);
 }
 
-static void find_turns(const struct masker *m, struct turn *turns, int64_t count)
+static void mask_find_turns(const struct masker *m, struct turn *turns, int64_t count)
 {
     for (int64_t i = 0; i < count; i++)
         turns[i] = (struct turn){-1, -1, -1, -1, m->row->message[i].target};
@@ -188,7 +188,7 @@ static void train_blocks(struct masker *m, const struct turn *turns, int64_t cou
         const struct jinja_span *span = &m->text->span[s];
         int64_t i = span->turn >= 0 ? span->turn : span->message;
         if (span->generation && (i < 0 || i >= count || turns[i].target))
-            train(m, span->begin, span->end);
+            mask_train(m, span->begin, span->end);
     }
 }
 
@@ -199,7 +199,7 @@ enum status mask_make(const struct chat *chat, const struct chat_template *templ
     int64_t count = row->messages;
     if (count > 16 && !(turns = memory_alloc(count * (int64_t)sizeof *turns)))
         return ERR_MEMORY;
-    find_turns(&m, turns, count);
+    mask_find_turns(&m, turns, count);
     if (jinja_marks_generation(template->jinja))
         train_blocks(&m, turns, count);
     for (int64_t i = 0; !jinja_marks_generation(template->jinja) && i < count && m.steps >= 0; i++) {

@@ -22,7 +22,7 @@ static enum status take_special(struct chat *chat, const struct gguf *file, cons
     return status;
 }
 
-static enum status take_specials(struct chat *chat, const struct gguf *file)
+static enum status open_gguf_take_specials(struct chat *chat, const struct gguf *file)
 {
     static const char *const names[][2] = {
         {"tokenizer.ggml.bos_token_id", "bos_token"},       {"tokenizer.ggml.eos_token_id", "eos_token"},
@@ -57,10 +57,10 @@ static enum status take_ends(struct chat *chat, const struct gguf *file)
     return OK;
 }
 
-static enum status read_head(struct chat *chat, const struct gguf *file, const char *path)
+static enum status open_gguf_read_head(struct chat *chat, const struct gguf *file, const char *path)
 {
     TRY(gguf_tokenizer_open(&chat->tokenizer, file, path));
-    TRY(take_specials(chat, file));
+    TRY(open_gguf_take_specials(chat, file));
     TRY(take_template(&chat->plain.jinja, file, "tokenizer.chat_template", path));
     TRY(take_template(&chat->tools.jinja, file, "tokenizer.chat_template.tool_use", path));
     return take_ends(chat, file);
@@ -71,7 +71,7 @@ enum status chat_read_gguf(struct chat *chat, const char *path)
     struct gguf *file = NULL;
     TRY(gguf_open(&file, path));
     chat->files = hash_of(gguf_map(file)->data, gguf_head_bytes(file));
-    enum status status = read_head(chat, file, path);
+    enum status status = open_gguf_read_head(chat, file, path);
     gguf_close(file);
     return status;
 }

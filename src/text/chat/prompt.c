@@ -27,7 +27,7 @@ static const char ANSWER[] = "{\"role\": \"assistant\", \"content\": \"z\"}", AF
 /* Of a longer text the beginning is kept: what is looked for in every row must not cost more than the row itself. */
 enum { PROMPT_MAX = 4096 };
 
-static enum status keep(struct chat *chat, const char *text, int64_t size, struct piece *out)
+static enum status prompt_keep(struct chat *chat, const char *text, int64_t size, struct piece *out)
 {
     size = min(size, PROMPT_MAX);
     out->text = arena_text(&chat->arena, text, size);
@@ -72,11 +72,11 @@ static struct piece text_after(const struct jinja_output *out, int32_t message)
 }
 
 /* What the template writes after the messages when asked for an answer, and which part is there only because of that. */
-static enum status ask(struct chat *chat, const struct chat_template *template, json_t *messages, const json_t *tools,
-                       struct jinja_output out[2], struct piece *after, struct piece *added)
+static enum status prompt_ask(struct chat *chat, const struct chat_template *template, json_t *messages, const json_t *tools,
+                              struct jinja_output out[2], struct piece *after, struct piece *added)
 {
     int32_t last = (int32_t)json_array_size(messages) - 1;
-    TRY(chat_run(template, messages, tools, false, &out[0]));
+    TRY(template_render(template, messages, tools, false, &out[0]));
     struct piece without = text_after(&out[0], last);
     for (int way = 0; way < 2 && !added->size; way++) {
         json_t *answer = NULL;
@@ -84,15 +84,15 @@ static enum status ask(struct chat *chat, const struct chat_template *template, 
             TRY(json_parse(&answer, ANSWER, (int64_t)sizeof ANSWER - 1, "sample"));
         if (answer && json_array_append_new(messages, answer) != 0)
             return fail(ERR_MEMORY, "out of memory: a JSON value");
-        TRY(chat_run(template, messages, tools, !way, &out[1]));
+        TRY(template_render(template, messages, tools, !way, &out[1]));
         struct piece with = text_after(&out[1], last);
         if (!with.text)
             break; /* the message is not shown */
         if (way && common(with.text, with.size, after) != after->size)
             break; /* the prompt is always there, asked for or not */
         int64_t same = without.size ? common(with.text, with.size, &without) : 0;
-        TRY(keep(chat, with.text, with.size, after));
-        TRY(keep(chat, with.text + same, with.size - same, added));
+        TRY(prompt_keep(chat, with.text, with.size, after));
+        TRY(prompt_keep(chat, with.text + same, with.size - same, added));
     }
     return OK;
 }
@@ -107,7 +107,7 @@ static enum status learn(struct chat *chat, const struct chat_template *template
     if (status == OK)
         status = json_parse(&definitions, TOOLS, (int64_t)sizeof TOOLS - 1, "sample");
     if (status == OK)
-        status = ask(chat, template, messages, tools ? definitions : json_null(), out, &after[0], &added);
+        status = prompt_ask(chat, template, messages, tools ? definitions : json_null(), out, &after[0], &added);
     if (status == OK)
         after[1] = added;
     json_decref(messages);
@@ -156,8 +156,8 @@ struct shape {
 
 /* How much of the prompt text[at, end) begins with. What was compared, up to *last and found at *first, is not compared again, so
  * that all places together take time for the text once, however the prompt repeats itself: the Z algorithm. */
-static int64_t begins(const char *text, int64_t at, int64_t end, const struct piece *prompt, const int64_t *same, int64_t *first,
-                      int64_t *last)
+static int64_t prompt_begins(const char *text, int64_t at, int64_t end, const struct piece *prompt, const int64_t *same,
+                             int64_t *first, int64_t *last)
 {
     int64_t n = at < *last ? min(same[at - *first], *last - at) : 0;
     if (at + n < *last)
@@ -174,7 +174,7 @@ static void shape_of(const struct piece *prompt, struct shape *out)
     int64_t first = 0, last = 0, open = -1, edge = 0;
     out->same[0] = prompt->size;
     for (int64_t at = 1; at < prompt->size; at++)
-        out->same[at] = begins(prompt->text, at, prompt->size, prompt, out->same, &first, &last);
+        out->same[at] = prompt_begins(prompt->text, at, prompt->size, prompt, out->same, &first, &last);
     for (int64_t n = 0; n < prompt->size; n++) { /* as whole_markers */
         char c = prompt->text[n];
         edge = is_inside_character(c) ? edge : n;
@@ -184,7 +184,7 @@ static void shape_of(const struct piece *prompt, struct shape *out)
 }
 
 /* The end of the longest beginning of the prompt in text[begin, end), the last of its length; -1: there is none. */
-static int64_t search(const char *text, int64_t begin, int64_t end, const struct piece *prompt)
+static int64_t prompt_search(const char *text, int64_t begin, int64_t end, const struct piece *prompt)
 {
     int64_t found = -1, longest = min_length(prompt), first = begin, last = begin;
     struct shape shape;
@@ -192,7 +192,7 @@ static int64_t search(const char *text, int64_t begin, int64_t end, const struct
         return -1;
     shape_of(prompt, &shape);
     for (int64_t at = begin; at < end; at++) {
-        int64_t n = begins(text, at, end, prompt, shape.same, &first, &last);
+        int64_t n = prompt_begins(text, at, end, prompt, shape.same, &first, &last);
         if (n < min(end - at, prompt->size))
             n = shape.whole[n];
         if (n > 0 && n >= longest) {
@@ -215,7 +215,7 @@ int64_t prompt_end(const struct chat_template *template, const struct buffer *te
         memcmp(data + anchor, after->text, (size_t)after->size) == 0)
         return anchor + after->size;
     int64_t begin = after->size ? anchor + common(data + anchor, first - anchor, after) : anchor;
-    int64_t found = search(data, max(turn, anchor), first, &template->added);
+    int64_t found = prompt_search(data, max(turn, anchor), first, &template->added);
     if (found > begin)
         begin = found;
     return begin > anchor ? begin : -1;

@@ -4,7 +4,7 @@
 
 #include "text/jinja/run.h"
 
-static enum status too_large(struct render *render)
+static enum status arithmetic_too_large(struct render *render)
 {
     return render_fail(render, ERR_UNSUPPORTED, "whole numbers of more than 64 bits");
 }
@@ -17,20 +17,20 @@ static enum status integers(struct render *render, enum operator op, int64_t a, 
     switch (op) {
     case OP_ADD:
         if (__builtin_add_overflow(a, b, &result))
-            return too_large(render);
+            return arithmetic_too_large(render);
         break;
     case OP_SUB:
         if (__builtin_sub_overflow(a, b, &result))
-            return too_large(render);
+            return arithmetic_too_large(render);
         break;
     case OP_MUL:
         if (__builtin_mul_overflow(a, b, &result))
-            return too_large(render);
+            return arithmetic_too_large(render);
         break;
     case OP_DIV: *out = value_float((double)a / (double)b); return OK;
     case OP_FLOORDIV:
         if (b == -1 && a == INT64_MIN)
-            return too_large(render);
+            return arithmetic_too_large(render);
         result = a / b - (a % b != 0 && (a < 0) != (b < 0));
         break;
     case OP_MOD:
@@ -47,10 +47,10 @@ static enum status integers(struct render *render, enum operator op, int64_t a, 
         }
         result = 1;
         if (b > 64 && a != 0 && a != 1 && a != -1)
-            return too_large(render);
+            return arithmetic_too_large(render);
         for (int64_t i = 0; i < (b > 64 ? b % 2 + 2 : b); i++)
             if (__builtin_mul_overflow(result, a, &result))
-                return too_large(render);
+                return arithmetic_too_large(render);
         break;
     default: return render_fail(render, ERR_INTERNAL, "an unknown operator");
     }

@@ -146,11 +146,13 @@ struct parser {
 
 enum status jinja_lex(struct jinja *jinja, const char *source, int64_t length, struct token **out);
 
+/* parser.c */
 enum status parse_fail(const struct parser *parser, enum status code, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 enum status parse_node(struct parser *parser, enum node_kind kind, struct node **out);
 enum status parse_append(struct parser *parser, struct nodes *nodes, struct node *node);
 enum status parse_keyword(struct parser *parser, struct node *node, const char *name, struct node *value, enum operator op);
+enum status parse_append_body(struct parser *parser, struct node *node, const struct nodes *body);
 bool parse_at(const struct parser *parser, enum token_kind kind, const char *text); /* text NULL: any */
 bool parse_skip(struct parser *parser, enum token_kind kind, const char *text);
 enum status parse_expect(struct parser *parser, enum token_kind kind, const char *text);
@@ -161,6 +163,9 @@ enum status parse_tuple(struct parser *parser, bool choice, struct node **out);
 enum status parse_filters(struct parser *parser, struct node *self, struct node **out);
 enum status parse_postfix(struct parser *parser, struct node *self, struct node **out);
 enum status parse_target(struct parser *parser, bool attribute, struct node **out);
+
+/* statement.c: all of a template. */
+enum status parse_statements(struct parser *parser, struct nodes *out);
 
 /* resolve.c: gives every variable its slot and every filter, test and method its function. */
 enum status jinja_resolve(struct jinja *jinja);

@@ -8,14 +8,14 @@
 
 #include "text/jinja/ast.h"
 
-static enum status convert(struct render *render, const json_t *json, int32_t origin, struct value *out);
+static enum status context_convert(struct render *render, const json_t *json, int32_t origin, struct value *out);
 
 static enum status convert_list(struct render *render, const json_t *json, int32_t origin, struct value *out)
 {
     size_t i;
     const json_t *item;
     TRY(value_list(render, VALUE_LIST, (int64_t)json_array_size(json), out));
-    json_array_foreach(json, i, item) TRY(convert(render, item, origin, &out->list->item[i]));
+    json_array_foreach(json, i, item) TRY(context_convert(render, item, origin, &out->list->item[i]));
     return OK;
 }
 
@@ -32,7 +32,7 @@ static enum status add_member(struct render *render, struct dict *dict, const ch
 {
     struct entry *entry = &dict->entry[dict->count++];
     TRY(value_text(render, name, (int64_t)strlen(name), key_origin, &entry->key));
-    return convert(render, json, origin, &entry->value);
+    return context_convert(render, json, origin, &entry->value);
 }
 
 static enum status convert_object(struct render *render, const json_t *json, int32_t origin, struct value *out)
@@ -44,7 +44,7 @@ static enum status convert_object(struct render *render, const json_t *json, int
     return OK;
 }
 
-static enum status convert(struct render *render, const json_t *json, int32_t origin, struct value *out)
+static enum status context_convert(struct render *render, const json_t *json, int32_t origin, struct value *out)
 {
     TRY(render_enter(render));
     switch (json_typeof(json)) {
@@ -62,7 +62,7 @@ static enum status convert(struct render *render, const json_t *json, int32_t or
     return OK;
 }
 
-static bool same(const char *a, const char *b)
+static bool context_same(const char *a, const char *b)
 {
     return a[0] == b[0] && a[1] == b[1] && strcmp(a, b) == 0; /* the names here have at least two letters */
 }
@@ -93,14 +93,15 @@ static const json_t *reasoning_of(const json_t *message)
     const char *name;
     json_t *item;
     json_object_foreach((json_t *)(uintptr_t)message, name,
-                        item) for (int i = 0; i < 3; i++) if (same(name, names[i]) && !json_is_null(item)) found[i] = item;
+                        item) for (int i = 0; i < 3; i++) if (context_same(name, names[i]) && !json_is_null(item)) found[i] =
+        item;
     return found[0] ? found[0] : found[1] ? found[1] : found[2];
 }
 
 static enum status convert_message(struct render *render, const json_t *json, int32_t origin, struct value *out)
 {
     if (!json_is_object(json))
-        return convert(render, json, origin, out);
+        return context_convert(render, json, origin, out);
     const char *name;
     json_t *item;
     const json_t *reasoning = reasoning_of(json), *older = reasoning ? json_object_get(json, "thinking") : NULL;
@@ -111,12 +112,12 @@ static enum status convert_message(struct render *render, const json_t *json, in
         TRY(add_member(render, out->dict, "thinking", NO_MESSAGE, older ? older : reasoning, origin));
     json_object_foreach((json_t *)(uintptr_t)json, name, item)
     {
-        if (same(name, "train") || (reasoning && same(name, "thinking")))
+        if (context_same(name, "train") || (reasoning && context_same(name, "thinking")))
             continue;
-        bool thought = reasoning && same(name, "reasoning_content");
+        bool thought = reasoning && context_same(name, "reasoning_content");
         newer |= thought;
         int32_t key = context_key_origin(name, (int64_t)strlen(name), origin), value = origin;
-        if (same(name, "role") && json_is_string(item))
+        if (context_same(name, "role") && json_is_string(item))
             value = context_role_origin(json_string_value(item), (int64_t)json_string_length(item), origin);
         TRY(add_member(render, out->dict, name, key, thought ? reasoning : item, value));
     }
@@ -133,7 +134,7 @@ enum status context_set(struct render *render, int64_t number, const json_t *jso
         return OK; /* the template never asks for it */
     struct value *value = &render->global[number];
     if (number != render->jinja->messages || !json_is_array(json))
-        return convert(render, json, json_is_array(json) || json_is_object(json) ? OTHER_DATA : NO_MESSAGE, value);
+        return context_convert(render, json, json_is_array(json) || json_is_object(json) ? OTHER_DATA : NO_MESSAGE, value);
     TRY(value_list(render, VALUE_LIST, (int64_t)json_array_size(json), value));
     for (int64_t i = 0; i < value->list->count; i++)
         TRY(convert_message(render, json_array_get(json, (size_t)i), (int32_t)i, &value->list->item[i]));

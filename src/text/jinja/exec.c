@@ -1,14 +1,7 @@
-/* Statements, and the render that starts them. A body writes to a builder: the output's, or that of a macro or block. */
-#include <stdatomic.h>
+/* Statements, and the macros that they define. A body writes to a builder: the output's, or that of a macro or block. */
 #include <string.h>
 
-#include "base/number.h"
 #include "text/jinja/run.h"
-
-/* What a render brings into the purse: far more than templates take, also those that look at every message again and again. */
-enum { STEPS_MIN = 10000, STEPS_A_BYTE = 100 };
-
-const struct jinja_budget jinja_budget_default = {.steps = 20000000, .depth = 1500, .output = 1 << 19, .memory = 64 << 20};
 
 enum status frame_new(struct render *render, struct frame *outer, int32_t slots, struct frame **out)
 {
@@ -23,6 +16,14 @@ static enum status open_scope(struct render *render, struct frame *frame, const 
     if (body->slots)
         memset(&frame->slot[body->first_slot], 0, (size_t)body->slots * sizeof *frame->slot);
     return OK;
+}
+
+/* A body in a scope of its own. */
+static enum status exec_block(struct render *render, struct frame *frame, const struct nodes *nodes, struct builder *out,
+                              enum flow *flow)
+{
+    TRY(open_scope(render, frame, nodes));
+    return exec_nodes(render, frame, nodes, out, flow);
 }
 
 /* If the value is a message, its turn begins. */
@@ -45,7 +46,7 @@ static enum status exec_assign_attribute(struct render *render, struct frame *fr
     return dict_set(render, space.dict, target->value, value);
 }
 
-enum status exec_assign(struct render *render, struct frame *frame, const struct node *target, struct value value)
+static enum status exec_assign(struct render *render, struct frame *frame, const struct node *target, struct value value)
 {
     if (target->kind == NODE_NAME) {
         frame->slot[target->binding[0].slot] = value;
@@ -201,7 +202,8 @@ static enum status run_generation(struct render *render, struct frame *frame, co
     return OK;
 }
 
-static enum status run(struct render *render, struct frame *frame, const struct node *node, struct builder *out, enum flow *flow)
+static enum status exec_run(struct render *render, struct frame *frame, const struct node *node, struct builder *out,
+                            enum flow *flow)
 {
     struct value value;
     switch (node->kind) {
@@ -235,116 +237,56 @@ enum status exec_nodes(struct render *render, struct frame *frame, const struct 
     for (int64_t i = 0; i < nodes->count && *flow == FLOW_ON; i++) {
         render->line = nodes->item[i]->line;
         TRY(render_step(render, 1));
-        TRY(run(render, frame, nodes->item[i], out, flow));
+        TRY(exec_run(render, frame, nodes->item[i], out, flow));
     }
     render_leave(render);
     return OK;
 }
 
-enum status exec_block(struct render *render, struct frame *frame, const struct nodes *nodes, struct builder *out,
-                       enum flow *flow)
+static enum status bind_keywords(struct render *render, const struct node *node, const struct args *args, struct frame *frame)
 {
-    TRY(open_scope(render, frame, nodes));
-    return exec_nodes(render, frame, nodes, out, flow);
-}
-
-static enum status hand_out(const struct builder *builder, struct jinja_output *out)
-{
-    int64_t begin = 0;
-    TRY(buffer_reserve(&out->text, 0));
-    out->text.size = builder->size;
-    out->text.data[builder->size] = 0;
-    TRY(memory_grow(&out->span, &out->span_capacity, builder->run_count, (int64_t)sizeof *out->span));
-    for (int64_t i = 0; i < builder->run_count; i++) {
-        const struct run *run = &builder->run[i];
-        out->span[out->span_count++] =
-            (struct jinja_span){begin, run->end, run->origin, run->place / PLACE_TURN - 1, run->place & PLACE_GENERATION};
-        begin = run->end;
+    for (int64_t k = 0; k < args->keyword_count; k++) {
+        const struct keyword *keyword = &args->keyword[k];
+        int64_t i = 0;
+        while (i < node->keyword_count && strcmp(node->keyword[i].name, keyword->name) != 0)
+            i++;
+        TRY(render_step(render, (i + 1) * (1 + (int64_t)strlen(keyword->name) / 256) / 8));
+        if (i < args->count || (i == node->keyword_count && strcmp(keyword->name, "caller") != 0))
+            return render_fail(render, ERR_DATA, "macro '%s' has no use for the argument '%s'", node->name, keyword->name);
+        frame->slot[i == node->keyword_count ? node->caller_slot : node->keyword[i].slot] = keyword->value;
     }
     return OK;
 }
 
-void render_begin(struct render *render, const struct jinja_budget *budget, struct jinja_output *out)
+/* Parameters by position, then by name, then their defaults, which may use the parameters before them. */
+enum status macro_call(struct render *render, const struct macro *macro, const struct args *args, struct value *out)
 {
-    *render = (struct render){.arena = &out->scratch, .where = "", .line = 1, .left = budget ? *budget : jinja_budget_default};
-    render->granted = budget ? 0 : 1; /* render_use says how many */
-    out->text.size = out->span_count = 0;
-}
-
-enum status render_use(struct render *render, const struct jinja *jinja)
-{
-    int64_t count = jinja->global_count;
-    render->jinja = jinja;
-    render->where = jinja->where;
-    if (render->granted)
-        render->left.steps = render->granted = max(min(atomic_load(jinja->purse), jinja_budget_default.steps), STEPS_MIN);
-    TRY(render_alloc(render, count, (int64_t)sizeof *render->global, &render->global));
-    if (count)
-        memcpy(render->global, jinja->global, (size_t)count * sizeof *render->global);
-    return OK;
-}
-
-enum status render_body(struct render *render, struct jinja_output *out)
-{
+    const struct node *node = macro->node;
     struct frame *frame;
     struct builder *builder;
     enum flow flow = FLOW_ON;
-    TRY(frame_new(render, NULL, render->jinja->frame, &frame));
+    TRY(render_enter(render));
+    if (args->count > node->keyword_count)
+        return render_fail(render, ERR_DATA, "macro '%s' takes not more than %lld argument(s)", node->name,
+                           (long long)node->keyword_count);
+    TRY(render_step(render, node->frame / 8));
+    TRY(frame_new(render, macro->frame, node->frame, &frame));
+    TRY(bind_keywords(render, node, args, frame));
+    for (int64_t i = 0; i < node->keyword_count; i++) {
+        const struct parameter *parameter = &node->keyword[i];
+        struct value *value = &frame->slot[parameter->slot];
+        if (i < args->count)
+            *value = args->item[i];
+        if (value->kind == VALUE_ABSENT && parameter->value) {
+            struct value made;
+            TRY(eval_node(render, frame, parameter->value, &made));
+            *value = made;
+        } else if (value->kind == VALUE_ABSENT) {
+            *value = value_undefined(parameter->name);
+        }
+    }
     TRY(builder_new(render, &builder));
-    builder->limit = render->left.output > 0 ? render->left.output : 1;
-    builder->output = &out->text;
-    TRY(exec_nodes(render, frame, &render->jinja->body, builder, &flow));
-    return hand_out(builder, out);
-}
-
-enum status render_end(struct render *render, enum status status, struct jinja_output *out)
-{
-    int64_t brought = STEPS_MIN + (status == OK ? STEPS_A_BYTE * out->text.size : 0);
-    if (render->granted && render->jinja)
-        atomic_fetch_add(render->jinja->purse, brought - (render->granted - render->left.steps));
-    arena_reset(&out->scratch);
-    if (status != OK)
-        out->text.size = out->span_count = 0;
-    return status;
-}
-
-enum status render_set(struct render *render, const struct jinja_variable *variables, int64_t count, const json_t *context)
-{
-    const char *name;
-    json_t *item;
-    for (int64_t i = 0; i < count; i++)
-        if (variables[i].value)
-            TRY(context_set(render, variables[i].number, variables[i].value));
-    json_object_foreach((json_t *)(uintptr_t)context, name, item)
-        TRY(context_set(render, jinja_number(render->jinja, name), item));
-    return OK;
-}
-
-enum status jinja_render_with(const struct jinja *jinja, const struct jinja_variable *variables, int64_t count,
-                              const json_t *context, const struct jinja_budget *budget, struct jinja_output *out)
-{
-    struct render render;
-    render_begin(&render, budget, out);
-    enum status status = render_use(&render, jinja);
-    if (status == OK)
-        status = render_set(&render, variables, count, context);
-    if (status == OK)
-        status = render_body(&render, out);
-    return render_end(&render, status, out);
-}
-
-enum status jinja_render(const struct jinja *jinja, const json_t *context, const struct jinja_budget *budget,
-                         struct jinja_output *out)
-{
-    if (!json_is_object(context))
-        return fail(ERR_ARGUMENT, "%s: the context of a template must be an object", jinja->where);
-    return jinja_render_with(jinja, NULL, 0, context, budget, out);
-}
-
-void jinja_output_free(struct jinja_output *output)
-{
-    buffer_free(&output->text);
-    memory_free(output->span);
-    arena_free(&output->scratch);
-    *output = (struct jinja_output){0};
+    TRY(exec_nodes(render, frame, &node->body[0], builder, &flow));
+    render_leave(render);
+    return builder_value(builder, out);
 }

@@ -12,7 +12,7 @@ static level parse_or, parse_and, parse_not, parse_compare, parse_sum, parse_con
 
 enum { NESTING_MAX = 200 };
 
-static enum status enter(struct parser *parser)
+static enum status expression_enter(struct parser *parser)
 {
     if (parser->depth >= NESTING_MAX)
         return parse_fail(parser, ERR_LIMIT, "expressions nest more than %d deep", NESTING_MAX);
@@ -22,7 +22,7 @@ static enum status enter(struct parser *parser)
 
 enum status parse_expression(struct parser *parser, bool choice, struct node **out)
 {
-    TRY(enter(parser));
+    TRY(expression_enter(parser));
     TRY(parse_or(parser, out));
     while (choice && parse_skip(parser, TOKEN_NAME, "if")) {
         struct node *node;
@@ -69,7 +69,7 @@ static enum status parse_not(struct parser *parser, struct node **out)
 {
     if (!parse_skip(parser, TOKEN_NAME, "not"))
         return parse_compare(parser, out);
-    TRY(enter(parser));
+    TRY(expression_enter(parser));
     TRY(parse_node(parser, NODE_NOT, out));
     TRY(parse_not(parser, &(*out)->a));
     parser->depth--;
@@ -168,7 +168,7 @@ static enum status parse_product(struct parser *parser, struct node **out)
 
 static enum status parse_unary(struct parser *parser, bool filters, struct node **out)
 {
-    TRY(enter(parser));
+    TRY(expression_enter(parser));
     bool minus = parse_skip(parser, TOKEN_OPERATOR, "-");
     if (minus || parse_skip(parser, TOKEN_OPERATOR, "+")) {
         TRY(parse_node(parser, minus ? NODE_NEGATE : NODE_POSITIVE, out));
@@ -196,7 +196,7 @@ static enum status parse_power(struct parser *parser, struct node **out)
     return OK;
 }
 
-static enum status constant(struct parser *parser, struct value value, struct node **out)
+static enum status expression_constant(struct parser *parser, struct value value, struct node **out)
 {
     TRY(parse_node(parser, NODE_CONST, out));
     (*out)->value = value;
@@ -207,11 +207,11 @@ static enum status parse_name(struct parser *parser, struct node **out)
 {
     const char *name = parser->token++->text;
     if (strcmp(name, "true") == 0 || strcmp(name, "True") == 0)
-        return constant(parser, value_bool(true), out);
+        return expression_constant(parser, value_bool(true), out);
     if (strcmp(name, "false") == 0 || strcmp(name, "False") == 0)
-        return constant(parser, value_bool(false), out);
+        return expression_constant(parser, value_bool(false), out);
     if (strcmp(name, "none") == 0 || strcmp(name, "None") == 0)
-        return constant(parser, value_none(), out);
+        return expression_constant(parser, value_none(), out);
     TRY(parse_node(parser, NODE_NAME, out));
     (*out)->name = name;
     return OK;
@@ -223,7 +223,7 @@ static enum status parse_number(struct parser *parser, struct node **out)
     char *end = NULL;
     errno = 0;
     if (token->kind == TOKEN_FLOAT)
-        return constant(parser, value_float(strtod(token->text, NULL)), out);
+        return expression_constant(parser, value_float(strtod(token->text, NULL)), out);
     int base = 10, skip = 0;
     if (token->text[0] == '0' && token->size > 2) {
         base = strchr("xX", token->text[1]) ? 16 : strchr("oO", token->text[1]) ? 8 : strchr("bB", token->text[1]) ? 2 : 10;
@@ -232,11 +232,11 @@ static enum status parse_number(struct parser *parser, struct node **out)
     long long number = strtoll(token->text + skip, &end, base);
     if (errno || end != token->text + token->size)
         return parse_fail(parser, ERR_FORMAT, "%s is not a number of at most 64 bits", token->text);
-    return constant(parser, value_int(number), out);
+    return expression_constant(parser, value_int(number), out);
 }
 
 /* Strings side by side are one. */
-static enum status parse_string(struct parser *parser, struct node **out)
+static enum status expression_parse_string(struct parser *parser, struct node **out)
 {
     int64_t size = 0, n = 0;
     const struct token *first = parser->token;
@@ -252,7 +252,7 @@ static enum status parse_string(struct parser *parser, struct node **out)
         n += first->size;
     }
     *text = (struct text){.data = data, .size = size, .origin = NO_MESSAGE};
-    return constant(parser, (struct value){.kind = VALUE_TEXT, .origin = NO_MESSAGE, .text = text}, out);
+    return expression_constant(parser, (struct value){.kind = VALUE_TEXT, .origin = NO_MESSAGE, .text = text}, out);
 }
 
 static enum status parse_items(struct parser *parser, const char *close, struct node *node)
@@ -280,7 +280,7 @@ static enum status parse_primary(struct parser *parser, struct node **out)
 {
     switch (parser->token->kind) {
     case TOKEN_NAME: return parse_name(parser, out);
-    case TOKEN_STRING: return parse_string(parser, out);
+    case TOKEN_STRING: return expression_parse_string(parser, out);
     case TOKEN_INT:
     case TOKEN_FLOAT: return parse_number(parser, out);
     default: break;

@@ -1,4 +1,4 @@
-/* Filters on single values and whole lists. pick.c has those that go through a list item by item. */
+/* Filters on single values and whole lists. */
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
@@ -6,9 +6,9 @@
 #include <string.h>
 
 #include "base/number.h"
-#include "text/jinja/pick.h"
+#include "text/jinja/registry.h"
 
-static enum status length(struct render *render, struct value self, const struct args *args, struct value *out)
+enum status filter_length(struct render *render, struct value self, const struct args *args, struct value *out)
 {
     int64_t count;
     TRY(args_bind(render, args, "length", "", 0, NULL));
@@ -17,7 +17,7 @@ static enum status length(struct render *render, struct value self, const struct
     return OK;
 }
 
-static enum status use_default(struct render *render, struct value self, const struct args *args, struct value *out)
+enum status filter_default(struct render *render, struct value self, const struct args *args, struct value *out)
 {
     struct value v[2] = {{0}};
     TRY(args_bind(render, args, "default", "default_value boolean", 0, v));
@@ -30,13 +30,13 @@ static enum status use_default(struct render *render, struct value self, const s
     return OK;
 }
 
-static enum status string(struct render *render, struct value self, const struct args *args, struct value *out)
+enum status filter_string(struct render *render, struct value self, const struct args *args, struct value *out)
 {
     TRY(args_bind(render, args, "string", "", 0, NULL));
     return value_string(render, self, out);
 }
 
-static enum status safe(struct render *render, struct value self, const struct args *args, struct value *out)
+enum status filter_safe(struct render *render, struct value self, const struct args *args, struct value *out)
 {
     TRY(args_bind(render, args, "safe", "", 0, NULL));
     TRY(value_string(render, self, &self));
@@ -49,7 +49,7 @@ static enum status safe(struct render *render, struct value self, const struct a
     return OK;
 }
 
-static enum status escape(struct render *render, struct value self, const struct args *args, struct value *out)
+enum status filter_escape(struct render *render, struct value self, const struct args *args, struct value *out)
 {
     struct builder *builder;
     TRY(args_bind(render, args, "escape", "", 0, NULL));
@@ -60,7 +60,7 @@ static enum status escape(struct render *render, struct value self, const struct
     return builder_value(builder, out);
 }
 
-static enum status tojson(struct render *render, struct value self, const struct args *args, struct value *out)
+enum status filter_tojson(struct render *render, struct value self, const struct args *args, struct value *out)
 {
     struct value v[4] = {{0}};
     struct json_style style = {0};
@@ -90,7 +90,7 @@ static enum status tojson(struct render *render, struct value self, const struct
     return builder_value(builder, out);
 }
 
-static enum status join(struct render *render, struct value self, const struct args *args, struct value *out)
+enum status filter_join(struct render *render, struct value self, const struct args *args, struct value *out)
 {
     struct value v[2] = {{0}};
     struct list list;
@@ -110,7 +110,7 @@ static enum status join(struct render *render, struct value self, const struct a
     return builder_value(builder, out);
 }
 
-static enum status first(struct render *render, struct value self, const struct args *args, struct value *out)
+enum status filter_first(struct render *render, struct value self, const struct args *args, struct value *out)
 {
     struct list list;
     TRY(args_bind(render, args, "first", "", 0, NULL));
@@ -126,7 +126,7 @@ static enum status first(struct render *render, struct value self, const struct 
     return OK;
 }
 
-static enum status last(struct render *render, struct value self, const struct args *args, struct value *out)
+enum status filter_last(struct render *render, struct value self, const struct args *args, struct value *out)
 {
     struct list list;
     TRY(args_bind(render, args, "last", "", 0, NULL));
@@ -137,7 +137,7 @@ static enum status last(struct render *render, struct value self, const struct a
     return OK;
 }
 
-static enum status list_of(struct render *render, struct value self, const struct args *args, struct value *out)
+enum status filter_list(struct render *render, struct value self, const struct args *args, struct value *out)
 {
     struct list list;
     TRY(args_bind(render, args, "list", "", 0, NULL));
@@ -149,13 +149,30 @@ static enum status list_of(struct render *render, struct value self, const struc
     return render_step(render, list.count / 64);
 }
 
-static enum status reverse(struct render *render, struct value self, const struct args *args, struct value *out)
+enum status filter_sum(struct render *render, struct value self, const struct args *args, struct value *out)
+{
+    struct list list;
+    struct value v[2] = {{0}};
+    TRY(args_bind(render, args, "sum", "attribute start", 0, v));
+    TRY(value_items(render, self, &list));
+    *out = v[1].kind == VALUE_ABSENT ? value_int(0) : v[1];
+    for (int64_t i = 0; i < list.count; i++) {
+        struct value item = list.item[i];
+        TRY(render_step(render, 1));
+        if (v[0].kind != VALUE_ABSENT && v[0].kind != VALUE_NONE)
+            TRY(value_path(render, item, v[0], &item));
+        TRY(value_add(render, *out, item, out));
+    }
+    return OK;
+}
+
+enum status filter_reverse(struct render *render, struct value self, const struct args *args, struct value *out)
 {
     if (self.kind == VALUE_TEXT) {
         const struct value back[3] = {[2] = value_int(-1)};
         return value_slice(render, self, back, out);
     }
-    TRY(list_of(render, self, args, out));
+    TRY(filter_list(render, self, args, out));
     for (int64_t i = 0, j = out->list->count - 1; i < j; i++, j--) {
         struct value swap = out->list->item[i];
         out->list->item[i] = out->list->item[j];
@@ -166,7 +183,7 @@ static enum status reverse(struct render *render, struct value self, const struc
     return OK;
 }
 
-static enum status items(struct render *render, struct value self, const struct args *args, struct value *out)
+enum status filter_items(struct render *render, struct value self, const struct args *args, struct value *out)
 {
     TRY(args_bind(render, args, "items", "", 0, NULL));
     if (self.kind == VALUE_UNDEFINED)
@@ -179,7 +196,7 @@ static enum status items(struct render *render, struct value self, const struct 
 }
 
 /* The text as a number if Python's float() would take it. None is longer than TEXT_MAX. */
-static bool read_real(const struct text *text, double *out)
+static bool filters_read_real(const struct text *text, double *out)
 {
     enum { TEXT_MAX = 256 };
     char copy[64], *end;
@@ -197,7 +214,7 @@ static bool read_real(const struct text *text, double *out)
     return end > copy && end == copy + n && n > (int64_t)strspn(copy, " \t\n\r\f\v");
 }
 
-static enum status to_float(struct render *render, struct value self, const struct args *args, struct value *out)
+enum status filter_float(struct render *render, struct value self, const struct args *args, struct value *out)
 {
     struct value fallback = {0};
     double real;
@@ -207,12 +224,12 @@ static enum status to_float(struct render *render, struct value self, const stru
         *out = self;
     else if (value_is_number(self))
         *out = value_float(value_real(self));
-    else if (self.kind == VALUE_TEXT && read_real(self.text, &real))
+    else if (self.kind == VALUE_TEXT && filters_read_real(self.text, &real))
         *out = value_float(real);
     return OK;
 }
 
-static enum status to_int(struct render *render, struct value self, const struct args *args, struct value *out)
+enum status filter_int(struct render *render, struct value self, const struct args *args, struct value *out)
 {
     struct value v[2] = {{0}};
     double real = 0;
@@ -238,7 +255,7 @@ static enum status to_int(struct render *render, struct value self, const struct
         if (read && end == copy + n)
             *out = value_int(number);
         else
-            has_real = read_real(self.text, &real);
+            has_real = filters_read_real(self.text, &real);
     }
     if (!has_real || !isfinite(real))
         return OK;
@@ -248,7 +265,7 @@ static enum status to_int(struct render *render, struct value self, const struct
     return OK;
 }
 
-static enum status absolute(struct render *render, struct value self, const struct args *args, struct value *out)
+enum status filter_abs(struct render *render, struct value self, const struct args *args, struct value *out)
 {
     TRY(args_bind(render, args, "abs", "", 0, NULL));
     if (self.kind == VALUE_FLOAT)
@@ -260,7 +277,7 @@ static enum status absolute(struct render *render, struct value self, const stru
     return OK;
 }
 
-static enum status round_to(struct render *render, struct value self, const struct args *args, struct value *out)
+enum status filter_round(struct render *render, struct value self, const struct args *args, struct value *out)
 {
     struct value v[2] = {{0}};
     TRY(args_bind(render, args, "round", "precision method", 0, v));
@@ -288,7 +305,7 @@ static enum status round_to(struct render *render, struct value self, const stru
     return OK;
 }
 
-static enum status indent(struct render *render, struct value self, const struct args *args, struct value *out)
+enum status filter_indent(struct render *render, struct value self, const struct args *args, struct value *out)
 {
     struct value v[3] = {{0}}, lines;
     static const struct args none = {0};
@@ -325,7 +342,7 @@ static enum status indent(struct render *render, struct value self, const struct
     return builder_value(builder, out);
 }
 
-static enum status format(struct render *render, struct value self, const struct args *args, struct value *out)
+enum status filter_format(struct render *render, struct value self, const struct args *args, struct value *out)
 {
     struct value tuple;
     if (args->keyword_count)
@@ -337,7 +354,7 @@ static enum status format(struct render *render, struct value self, const struct
     return format_percent(render, self.text, tuple, out);
 }
 
-static enum status wordcount(struct render *render, struct value self, const struct args *args, struct value *out)
+enum status filter_wordcount(struct render *render, struct value self, const struct args *args, struct value *out)
 {
     static const struct args none = {0};
     TRY(args_bind(render, args, "wordcount", "", 0, NULL));
@@ -345,66 +362,4 @@ static enum status wordcount(struct render *render, struct value self, const str
     TRY(text_split(render, self, &none, out));
     *out = value_int(out->list->count);
     return OK;
-}
-
-const struct function *filter_find(const char *name)
-{
-    static const struct function filters[] = {
-        {"abs", absolute},
-        {"attr", filter_attr},
-        {"batch", NULL},
-        {"capitalize", text_capitalize},
-        {"center", NULL},
-        {"count", length},
-        {"d", use_default},
-        {"default", use_default},
-        {"dictsort", filter_dictsort},
-        {"e", escape},
-        {"escape", escape},
-        {"first", first},
-        {"float", to_float},
-        {"format", format},
-        {"groupby", NULL},
-        {"indent", indent},
-        {"int", to_int},
-        {"items", items},
-        {"join", join},
-        {"last", last},
-        {"length", length},
-        {"list", list_of},
-        {"lower", text_lower},
-        {"map", filter_map},
-        {"max", filter_max},
-        {"min", filter_min},
-        {"reject", filter_reject},
-        {"rejectattr", filter_rejectattr},
-        {"replace", text_replace},
-        {"reverse", reverse},
-        {"round", round_to},
-        {"safe", safe},
-        {"select", filter_select},
-        {"selectattr", filter_selectattr},
-        {"sort", filter_sort},
-        {"string", string},
-        {"sum", filter_sum},
-        {"title", text_title_words},
-        {"tojson", tojson},
-        {"trim", text_strip_both},
-        {"truncate", NULL},
-        {"unique", filter_unique},
-        {"upper", text_upper},
-        {"wordcount", wordcount},
-    };
-    for (size_t i = 0; i < sizeof filters / sizeof *filters; i++)
-        if (strcmp(filters[i].name, name) == 0)
-            return &filters[i];
-    return NULL;
-}
-
-enum status filter_call(struct render *render, const struct function *filter, const char *name, struct value self,
-                        const struct args *args, struct value *out)
-{
-    if (!filter || !filter->call)
-        return render_fail(render, ERR_UNSUPPORTED, "the filter '%.100s' is not supported", name);
-    return filter->call(render, self, args, out);
 }

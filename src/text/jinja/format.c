@@ -5,7 +5,7 @@
 #include "base/number.h"
 #include "text/jinja/value.h"
 
-static enum status unknown(struct render *render, const struct text *text, int64_t at)
+static enum status format_unknown(struct render *render, const struct text *text, int64_t at)
 {
     int64_t end = min(text->size, at + 12);
     return render_fail(render, ERR_UNSUPPORTED, "the format '%.*s'", (int)(end - at), text->data + at);
@@ -16,7 +16,7 @@ struct layout {
     int width, precision; /* precision -1: not given */
 };
 
-static enum status pad(struct builder *builder, int64_t count, const char *with)
+static enum status format_pad(struct builder *builder, int64_t count, const char *with)
 {
     for (; count > 0; count--)
         TRY(builder_bytes(builder, with, 1, NO_MESSAGE));
@@ -32,15 +32,15 @@ static enum status put_padded(struct builder *builder, const struct layout *layo
     if (number && layout->zero && !layout->left) {
         sign = size > 0 && text->data[0] == '-';
         TRY(builder_slice(builder, text, 0, sign));
-        TRY(pad(builder, space, "0"));
+        TRY(format_pad(builder, space, "0"));
     } else if (!layout->left) {
-        TRY(pad(builder, space, " "));
+        TRY(format_pad(builder, space, " "));
     }
     TRY(builder_slice(builder, text, sign, size));
-    return layout->left ? pad(builder, space, " ") : OK;
+    return layout->left ? format_pad(builder, space, " ") : OK;
 }
 
-static enum status convert(struct builder *builder, const struct layout *layout, char type, struct value value)
+static enum status format_convert(struct builder *builder, const struct layout *layout, char type, struct value value)
 {
     struct render *render = builder->render;
     struct builder *own;
@@ -129,13 +129,13 @@ enum status format_percent(struct render *render, const struct text *format, str
         if (type == 'i')
             type = 'd';
         if (!type || !strchr("sdrfxX", type) || layout.width >= 99 || layout.precision >= 99)
-            return unknown(render, format, begin);
+            return format_unknown(render, format, begin);
         if (format->data[begin + 1] != '(') {
             if (used == list.count)
                 return render_fail(render, ERR_DATA, "not enough arguments for format string");
             value = list.item[used++];
         }
-        TRY(convert(builder, &layout, type, value));
+        TRY(format_convert(builder, &layout, type, value));
     }
     if (used < list.count && values.kind != VALUE_DICT)
         return render_fail(render, ERR_DATA, "not all arguments converted during string formatting");
@@ -168,7 +168,7 @@ static enum status field(struct render *render, const struct text *format, int64
             return OK;
         }
     }
-    return unknown(render, format, begin - 1);
+    return format_unknown(render, format, begin - 1);
 }
 
 enum status format_braces(struct render *render, struct value self, const struct args *args, struct value *out)

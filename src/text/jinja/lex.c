@@ -19,12 +19,12 @@ struct lexer {
     int64_t count, capacity;
 };
 
-static enum status broken(const struct lexer *lexer, const char *what)
+static enum status lex_broken(const struct lexer *lexer, const char *what)
 {
     return fail(ERR_FORMAT, "%s:%d: %s", lexer->jinja->where, lexer->line, what);
 }
 
-static enum status push(struct lexer *lexer, enum token_kind kind, const char *text, int64_t size)
+static enum status lex_push(struct lexer *lexer, enum token_kind kind, const char *text, int64_t size)
 {
     TRY(memory_grow(&lexer->token, &lexer->capacity, lexer->count + 1, (int64_t)sizeof *lexer->token));
     lexer->token[lexer->count++] = (struct token){kind, lexer->line, text, size};
@@ -34,7 +34,7 @@ static enum status push(struct lexer *lexer, enum token_kind kind, const char *t
 static enum status push_copy(struct lexer *lexer, enum token_kind kind, const char *text, int64_t size)
 {
     char *copy = arena_text(&lexer->jinja->arena, text, size);
-    return copy ? push(lexer, kind, copy, size) : ERR_MEMORY;
+    return copy ? lex_push(lexer, kind, copy, size) : ERR_MEMORY;
 }
 
 static void advance(struct lexer *lexer, int64_t to)
@@ -43,7 +43,7 @@ static void advance(struct lexer *lexer, int64_t to)
         lexer->line += lexer->source[lexer->at] == '\n';
 }
 
-static int64_t skip_space(const struct lexer *lexer, int64_t at)
+static int64_t lex_skip_space(const struct lexer *lexer, int64_t at)
 {
     while (at < lexer->size) {
         int32_t code;
@@ -55,7 +55,7 @@ static int64_t skip_space(const struct lexer *lexer, int64_t at)
     return at;
 }
 
-static bool starts(const struct lexer *lexer, int64_t at, const char *text)
+static bool lex_starts(const struct lexer *lexer, int64_t at, const char *text)
 {
     int64_t n = (int64_t)strlen(text);
     return at + n <= lexer->size && memcmp(lexer->source + at, text, (size_t)n) == 0;
@@ -79,7 +79,7 @@ static enum status push_data(struct lexer *lexer, int64_t end, char sign, bool i
         while (line > begin && s[line - 1] != '\n')
             line--;
         if (line > begin || lexer->line_start) {
-            int64_t blank = skip_space(lexer, line);
+            int64_t blank = lex_skip_space(lexer, line);
             if (blank >= end)
                 stop = line;
         }
@@ -93,14 +93,14 @@ static enum status push_data(struct lexer *lexer, int64_t end, char sign, bool i
 /* If a tag ends at `at`, its end including the whitespace it removes; -1 if not. */
 static int64_t tag_end(const struct lexer *lexer, int64_t at, const char *close, bool plus, bool newline)
 {
-    if (starts(lexer, at, "-") && starts(lexer, at + 1, close))
-        return skip_space(lexer, at + 1 + (int64_t)strlen(close));
-    if (plus && starts(lexer, at, "+") && starts(lexer, at + 1, close))
+    if (lex_starts(lexer, at, "-") && lex_starts(lexer, at + 1, close))
+        return lex_skip_space(lexer, at + 1 + (int64_t)strlen(close));
+    if (plus && lex_starts(lexer, at, "+") && lex_starts(lexer, at + 1, close))
         return at + 1 + (int64_t)strlen(close);
-    if (!starts(lexer, at, close))
+    if (!lex_starts(lexer, at, close))
         return -1;
     at += (int64_t)strlen(close);
-    return newline && starts(lexer, at, "\n") ? at + 1 : at;
+    return newline && lex_starts(lexer, at, "\n") ? at + 1 : at;
 }
 
 static void leave_tag(struct lexer *lexer, int64_t end)
@@ -114,7 +114,7 @@ static bool name_byte(char c)
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || (unsigned char)c >= 0x80;
 }
 
-static bool digit(char c)
+static bool lex_digit(char c)
 {
     return c >= '0' && c <= '9';
 }
@@ -122,10 +122,10 @@ static bool digit(char c)
 /* The end of a {%raw%} or {%endraw%} word and its closing at `at` (after the sign), or -1. */
 static int64_t raw_word(const struct lexer *lexer, int64_t at, const char *word, bool plus, bool newline)
 {
-    at = skip_space(lexer, at);
-    if (!starts(lexer, at, word))
+    at = lex_skip_space(lexer, at);
+    if (!lex_starts(lexer, at, word))
         return -1;
-    return tag_end(lexer, skip_space(lexer, at + (int64_t)strlen(word)), "%}", plus, newline);
+    return tag_end(lexer, lex_skip_space(lexer, at + (int64_t)strlen(word)), "%}", plus, newline);
 }
 
 static char sign_at(const struct lexer *lexer, int64_t at)
@@ -137,7 +137,7 @@ static enum status lex_raw(struct lexer *lexer, int64_t body)
 {
     leave_tag(lexer, body);
     for (int64_t at = body; at + 1 < lexer->size; at++) {
-        if (!starts(lexer, at, "{%"))
+        if (!lex_starts(lexer, at, "{%"))
             continue;
         char sign = sign_at(lexer, at + 2);
         int64_t end = raw_word(lexer, at + 2 + (sign != 0), "endraw", true, true);
@@ -147,12 +147,12 @@ static enum status lex_raw(struct lexer *lexer, int64_t body)
         leave_tag(lexer, end);
         return OK;
     }
-    return broken(lexer, "a raw block without {% endraw %}");
+    return lex_broken(lexer, "a raw block without {% endraw %}");
 }
 
-static int hex(char c)
+static int lex_hex(char c)
 {
-    return digit(c) ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
+    return lex_digit(c) ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
 }
 
 /* One escape sequence after a backslash at in[at]; Python's rules, where an unknown one stays as it is. */
@@ -179,13 +179,13 @@ static enum status unescape(const struct lexer *lexer, const char *in, int64_t s
         int digits = c == 'x' ? 2 : c == 'u' ? 4 : 8;
         ++*at;
         for (int i = 0; i < digits; i++, ++*at) {
-            int h = *at < size ? hex(in[*at]) : -1;
+            int h = *at < size ? lex_hex(in[*at]) : -1;
             if (h < 0)
-                return broken(lexer, "a string with a broken \\x, \\u or \\U escape");
+                return lex_broken(lexer, "a string with a broken \\x, \\u or \\U escape");
             code = code << 4 | (uint32_t)h;
         }
         if (code > 0x10ffff || (code >= 0xd800 && code < 0xe000))
-            return broken(lexer, "a string with an escape that is not a character");
+            return lex_broken(lexer, "a string with an escape that is not a character");
     } else if (c == 'N') {
         return fail(ERR_UNSUPPORTED, "%s:%d: strings with \\N{name} escapes", lexer->jinja->where, lexer->line);
     } else {
@@ -203,7 +203,7 @@ static enum status lex_string(struct lexer *lexer)
     while (end < lexer->size && s[end] != s[lexer->at])
         end += s[end] == '\\' ? 2 : 1;
     if (end >= lexer->size)
-        return broken(lexer, "a string without its closing quote");
+        return lex_broken(lexer, "a string without its closing quote");
     char *out = arena_alloc(&lexer->jinja->arena, end - begin + 1); /* an escape never grows */
     if (!out)
         return ERR_MEMORY;
@@ -216,7 +216,7 @@ static enum status lex_string(struct lexer *lexer)
             out[n++] = s[at++];
         }
     }
-    TRY(push(lexer, TOKEN_STRING, out, n));
+    TRY(lex_push(lexer, TOKEN_STRING, out, n));
     advance(lexer, end + 1);
     return OK;
 }
@@ -227,27 +227,27 @@ static enum status lex_number(struct lexer *lexer)
     const char *s = lexer->source;
     int64_t at = lexer->at;
     bool real = false;
-    if (s[at] == '0' && at + 2 < lexer->size && strchr("xXoObB", s[at + 1]) && hex(s[at + 2]) >= 0) {
+    if (s[at] == '0' && at + 2 < lexer->size && strchr("xXoObB", s[at + 1]) && lex_hex(s[at + 2]) >= 0) {
         at += 2;
-        while (at < lexer->size && (hex(s[at]) >= 0 || s[at] == '_'))
+        while (at < lexer->size && (lex_hex(s[at]) >= 0 || s[at] == '_'))
             at++;
     } else {
-        while (at < lexer->size && (digit(s[at]) || (s[at] == '_' && at + 1 < lexer->size && digit(s[at + 1]))))
+        while (at < lexer->size && (lex_digit(s[at]) || (s[at] == '_' && at + 1 < lexer->size && lex_digit(s[at + 1]))))
             at++;
         bool after_dot = lexer->at > 0 && s[lexer->at - 1] == '.';
-        if (!after_dot && at + 1 < lexer->size && s[at] == '.' && digit(s[at + 1])) {
+        if (!after_dot && at + 1 < lexer->size && s[at] == '.' && lex_digit(s[at + 1])) {
             real = true;
             at++;
-            while (at < lexer->size && (digit(s[at]) || s[at] == '_'))
+            while (at < lexer->size && (lex_digit(s[at]) || s[at] == '_'))
                 at++;
         }
         int64_t exponent = at + 1;
         if (exponent < lexer->size && (s[exponent] == '+' || s[exponent] == '-'))
             exponent++;
-        if (!after_dot && exponent < lexer->size && (s[at] == 'e' || s[at] == 'E') && digit(s[exponent])) {
+        if (!after_dot && exponent < lexer->size && (s[at] == 'e' || s[at] == 'E') && lex_digit(s[exponent])) {
             real = true;
             at = exponent;
-            while (at < lexer->size && digit(s[at]))
+            while (at < lexer->size && lex_digit(s[at]))
                 at++;
         }
     }
@@ -258,7 +258,7 @@ static enum status lex_number(struct lexer *lexer)
     for (int64_t i = lexer->at; i < at; i++)
         if (s[i] != '_')
             copy[n++] = s[i];
-    TRY(push(lexer, real ? TOKEN_FLOAT : TOKEN_INT, copy, n));
+    TRY(lex_push(lexer, real ? TOKEN_FLOAT : TOKEN_INT, copy, n));
     advance(lexer, at);
     return OK;
 }
@@ -273,23 +273,23 @@ static enum status lex_inside(struct lexer *lexer, bool is_print)
     int64_t open = 0;
     int first = lexer->line;
     for (;;) {
-        int64_t space = skip_space(lexer, lexer->at);
+        int64_t space = lex_skip_space(lexer, lexer->at);
         if (space > lexer->at)
             advance(lexer, space);
         if (lexer->at >= lexer->size) {
             lexer->line = first;
-            return broken(lexer, is_print ? "{{ without }}" : "{% without %}");
+            return lex_broken(lexer, is_print ? "{{ without }}" : "{% without %}");
         }
         if (open == 0) {
             int64_t end = tag_end(lexer, lexer->at, is_print ? "}}" : "%}", !is_print, !is_print);
             if (end >= 0) {
-                TRY(push(lexer, is_print ? TOKEN_PRINT_END : TOKEN_BLOCK_END, "", 0));
+                TRY(lex_push(lexer, is_print ? TOKEN_PRINT_END : TOKEN_BLOCK_END, "", 0));
                 leave_tag(lexer, end);
                 return OK;
             }
         }
         char c = lexer->source[lexer->at];
-        if (digit(c)) {
+        if (lex_digit(c)) {
             TRY(lex_number(lexer));
             continue;
         }
@@ -306,15 +306,15 @@ static enum status lex_inside(struct lexer *lexer, bool is_print)
             continue;
         }
         size_t i = 0, count = sizeof operators / sizeof *operators;
-        while (i < count && !starts(lexer, lexer->at, operators[i]))
+        while (i < count && !lex_starts(lexer, lexer->at, operators[i]))
             i++;
         if (i == count)
             return fail(ERR_FORMAT, "%s:%d: unexpected character '%.1s' in a tag", lexer->jinja->where, lexer->line,
                         lexer->source + lexer->at);
         open += strchr("([{", c) ? 1 : strchr(")]}", c) ? -1 : 0;
         if (open < 0)
-            return broken(lexer, "a bracket is closed that was not opened");
-        TRY(push(lexer, TOKEN_OPERATOR, operators[i], (int64_t)strlen(operators[i])));
+            return lex_broken(lexer, "a bracket is closed that was not opened");
+        TRY(lex_push(lexer, TOKEN_OPERATOR, operators[i], (int64_t)strlen(operators[i])));
         advance(lexer, lexer->at + (int64_t)strlen(operators[i]));
     }
 }
@@ -328,7 +328,7 @@ static enum status lex_comment(struct lexer *lexer)
             return OK;
         }
     }
-    return broken(lexer, "{# without #}");
+    return lex_broken(lexer, "{# without #}");
 }
 
 static enum status lex_all(struct lexer *lexer)
@@ -347,7 +347,7 @@ static enum status lex_all(struct lexer *lexer)
             TRY(lex_raw(lexer, raw));
         } else {
             if (kind != '#')
-                TRY(push(lexer, kind == '{' ? TOKEN_PRINT_BEGIN : TOKEN_BLOCK_BEGIN, "", 0));
+                TRY(lex_push(lexer, kind == '{' ? TOKEN_PRINT_BEGIN : TOKEN_BLOCK_BEGIN, "", 0));
             advance(lexer, inside);
             if (kind == '#')
                 TRY(lex_comment(lexer));
@@ -358,7 +358,7 @@ static enum status lex_all(struct lexer *lexer)
     }
     if (lexer->at < lexer->size)
         TRY(push_copy(lexer, TOKEN_DATA, lexer->source + lexer->at, lexer->size - lexer->at));
-    return push(lexer, TOKEN_END, "", 0);
+    return lex_push(lexer, TOKEN_END, "", 0);
 }
 
 enum status jinja_lex(struct jinja *jinja, const char *source, int64_t length, struct token **out)

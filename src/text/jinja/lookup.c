@@ -5,16 +5,6 @@
 #include "base/number.h"
 #include "text/jinja/value.h"
 
-enum status method_bind(struct render *render, struct value self, const struct function *function, struct value *out)
-{
-    struct method *method;
-    TRY(render_alloc(render, 1, (int64_t)sizeof *method, &method));
-    method->function = function;
-    method->self = self;
-    *out = (struct value){.kind = VALUE_METHOD, .origin = NO_MESSAGE, .method = method};
-    return OK;
-}
-
 enum status use_of_undefined(struct render *render, struct value self)
 {
     return render_fail(render, ERR_DATA, "'%s' is undefined", self.name ? self.name : "value");

@@ -8,7 +8,7 @@
 
 #include "text/jinja/value.h"
 
-static enum status put(struct builder *builder, const char *text, int32_t origin)
+static enum status print_put(struct builder *builder, const char *text, int32_t origin)
 {
     return builder_bytes(builder, text, (int64_t)strlen(text), origin);
 }
@@ -17,9 +17,9 @@ static enum status put(struct builder *builder, const char *text, int32_t origin
 enum status print_float(struct builder *builder, double real, int32_t origin)
 {
     if (isnan(real))
-        return put(builder, "nan", origin);
+        return print_put(builder, "nan", origin);
     if (isinf(real))
-        return put(builder, real < 0 ? "-inf" : "inf", origin);
+        return print_put(builder, real < 0 ? "-inf" : "inf", origin);
     char text[40];
     TRY(render_step(builder->render, 64)); /* written and read up to 17 times */
     for (int digits = 0; digits < 17; digits++) {
@@ -44,7 +44,7 @@ enum status print_float(struct builder *builder, double real, int32_t origin)
         for (int i = 1; i < n; i++)
             *o++ = digits[i];
         snprintf(o, 16, "e%c%02d", exponent < 0 ? '-' : '+', abs(exponent));
-        return put(builder, out, origin);
+        return print_put(builder, out, origin);
     }
     if (exponent < 0) {
         *o++ = '0';
@@ -60,7 +60,7 @@ enum status print_float(struct builder *builder, double real, int32_t origin)
     if (o[-1] == '.')
         *o++ = '0';
     *o = 0;
-    return put(builder, out, origin);
+    return print_put(builder, out, origin);
 }
 
 static bool printable(int32_t code)
@@ -84,7 +84,7 @@ static enum status put_escaped(struct builder *builder, const struct text *text,
             continue;
         TRY(render_step(builder->render, 1));
         TRY(builder_slice(builder, text, begin, at));
-        TRY(put(builder, out, text_run(text, at, &end)));
+        TRY(print_put(builder, out, text_run(text, at, &end)));
         begin = next;
     }
     return builder_slice(builder, text, begin, text->size);
@@ -141,11 +141,11 @@ static enum status repr_text(struct builder *builder, const struct text *text)
     char quote[2] = {single && !twice ? '"' : '\'', 0};
     int32_t origin = quote_origin(text);
     if (text->markup)
-        TRY(put(builder, "Markup(", origin));
-    TRY(put(builder, quote, origin));
+        TRY(print_put(builder, "Markup(", origin));
+    TRY(print_put(builder, quote, origin));
     TRY(put_escaped(builder, text, escape_repr, quote[0]));
-    TRY(put(builder, quote, origin));
-    return text->markup ? put(builder, ")", origin) : OK;
+    TRY(print_put(builder, quote, origin));
+    return text->markup ? print_put(builder, ")", origin) : OK;
 }
 
 static enum status repr_list(struct builder *builder, struct value value)
@@ -153,31 +153,31 @@ static enum status repr_list(struct builder *builder, struct value value)
     const struct list *list = value.list;
     bool tuple = value.kind == VALUE_TUPLE;
     if (value.kind == VALUE_VIEW) {
-        TRY(put(builder, list->type, value.origin));
-        TRY(put(builder, "(", value.origin));
+        TRY(print_put(builder, list->type, value.origin));
+        TRY(print_put(builder, "(", value.origin));
     }
-    TRY(put(builder, tuple ? "(" : "[", value.origin));
+    TRY(print_put(builder, tuple ? "(" : "[", value.origin));
     for (int64_t i = 0; i < list->count; i++) {
         if (i)
-            TRY(put(builder, ", ", value.origin));
+            TRY(print_put(builder, ", ", value.origin));
         TRY(print_repr(builder, list->item[i]));
     }
-    TRY(put(builder, tuple ? list->count == 1 ? ",)" : ")" : "]", value.origin));
-    return value.kind == VALUE_VIEW ? put(builder, ")", value.origin) : OK;
+    TRY(print_put(builder, tuple ? list->count == 1 ? ",)" : ")" : "]", value.origin));
+    return value.kind == VALUE_VIEW ? print_put(builder, ")", value.origin) : OK;
 }
 
 static enum status repr_dict(struct builder *builder, struct value value)
 {
     bool space = value.kind == VALUE_NAMESPACE;
-    TRY(put(builder, space ? "<Namespace {" : "{", value.origin));
+    TRY(print_put(builder, space ? "<Namespace {" : "{", value.origin));
     for (int64_t i = 0; i < value.dict->count; i++) {
         if (i)
-            TRY(put(builder, ", ", value.origin));
+            TRY(print_put(builder, ", ", value.origin));
         TRY(print_repr(builder, value.dict->entry[i].key));
-        TRY(put(builder, ": ", value.origin));
+        TRY(print_put(builder, ": ", value.origin));
         TRY(print_repr(builder, value.dict->entry[i].value));
     }
-    return put(builder, space ? "}>" : "}", value.origin);
+    return print_put(builder, space ? "}>" : "}", value.origin);
 }
 
 enum status print_repr(struct builder *builder, struct value value)
@@ -188,12 +188,12 @@ enum status print_repr(struct builder *builder, struct value value)
     TRY(render_enter(render));
     switch (value.kind) {
     case VALUE_ABSENT:
-    case VALUE_UNDEFINED: status = put(builder, "Undefined", value.origin); break;
-    case VALUE_NONE: status = put(builder, "None", value.origin); break;
-    case VALUE_BOOL: status = put(builder, value.boolean ? "True" : "False", value.origin); break;
+    case VALUE_UNDEFINED: status = print_put(builder, "Undefined", value.origin); break;
+    case VALUE_NONE: status = print_put(builder, "None", value.origin); break;
+    case VALUE_BOOL: status = print_put(builder, value.boolean ? "True" : "False", value.origin); break;
     case VALUE_INT:
         snprintf(text, sizeof text, "%lld", (long long)value.integer);
-        status = put(builder, text, value.origin);
+        status = print_put(builder, text, value.origin);
         break;
     case VALUE_FLOAT: status = print_float(builder, value.real, value.origin); break;
     case VALUE_TEXT: status = repr_text(builder, value.text); break;
@@ -201,7 +201,7 @@ enum status print_repr(struct builder *builder, struct value value)
         const struct list *range = value.list;
         snprintf(text, sizeof text, range->step == 1 ? "range(%lld, %lld)" : "range(%lld, %lld, %lld)", (long long)range->start,
                  (long long)range->stop, (long long)range->step);
-        status = put(builder, text, value.origin);
+        status = print_put(builder, text, value.origin);
         break;
     }
     case VALUE_LIST:
@@ -236,23 +236,23 @@ enum status value_string(struct render *render, struct value value, struct value
 static enum status json_text(struct builder *builder, const struct text *text, bool ascii)
 {
     int32_t origin = quote_origin(text);
-    TRY(put(builder, "\"", origin));
+    TRY(print_put(builder, "\"", origin));
     TRY(put_escaped(builder, text, escape_json, ascii));
-    return put(builder, "\"", origin);
+    return print_put(builder, "\"", origin);
 }
 
 static enum status json_float(struct builder *builder, struct value value)
 {
     if (isfinite(value.real))
         return print_float(builder, value.real, value.origin);
-    return put(builder, isnan(value.real) ? "NaN" : value.real < 0 ? "-Infinity" : "Infinity", value.origin);
+    return print_put(builder, isnan(value.real) ? "NaN" : value.real < 0 ? "-Infinity" : "Infinity", value.origin);
 }
 
 static enum status json_newline(struct builder *builder, const struct json_style *style, int level, int32_t origin)
 {
     if (!style->indent)
         return OK;
-    TRY(put(builder, "\n", origin));
+    TRY(print_put(builder, "\n", origin));
     TRY(render_step(builder->render, level / ITEMS_A_STEP));
     for (int i = 0; i < level; i++)
         TRY(builder_bytes(builder, style->indent->data, style->indent->size, origin));
@@ -261,7 +261,7 @@ static enum status json_newline(struct builder *builder, const struct json_style
 
 static enum status json_separator(struct builder *builder, const struct text *own, const char *usual, int32_t origin)
 {
-    return own ? builder_bytes(builder, own->data, own->size, origin) : put(builder, usual, origin);
+    return own ? builder_bytes(builder, own->data, own->size, origin) : print_put(builder, usual, origin);
 }
 
 static enum status json_key(struct builder *builder, struct value key, const struct json_style *style)
@@ -270,17 +270,17 @@ static enum status json_key(struct builder *builder, struct value key, const str
         return json_text(builder, key.text, style->ascii);
     if (!value_is_number(key) && key.kind != VALUE_NONE)
         return render_fail(builder->render, ERR_DATA, "tojson: the key of a dict is a %s", value_type(key));
-    TRY(put(builder, "\"", key.origin));
+    TRY(print_put(builder, "\"", key.origin));
     TRY(print_json(builder, key, style, 0));
-    return put(builder, "\"", key.origin);
+    return print_put(builder, "\"", key.origin);
 }
 
 static enum status json_list(struct builder *builder, struct value value, const struct json_style *style, int level)
 {
     const char *comma = style->indent ? "," : ", ";
     if (value.list->count == 0)
-        return put(builder, "[]", value.origin);
-    TRY(put(builder, "[", value.origin));
+        return print_put(builder, "[]", value.origin);
+    TRY(print_put(builder, "[", value.origin));
     for (int64_t i = 0; i < value.list->count; i++) {
         if (i)
             TRY(json_separator(builder, style->comma, comma, value.origin));
@@ -288,7 +288,7 @@ static enum status json_list(struct builder *builder, struct value value, const 
         TRY(print_json(builder, value.list->item[i], style, level + 1));
     }
     TRY(json_newline(builder, style, level, value.origin));
-    return put(builder, "]", value.origin);
+    return print_put(builder, "]", value.origin);
 }
 
 static enum status json_dict(struct builder *builder, struct value value, const struct json_style *style, int level)
@@ -296,7 +296,7 @@ static enum status json_dict(struct builder *builder, struct value value, const 
     const char *comma = style->indent ? "," : ", ";
     int64_t count = value.dict->count;
     if (count == 0)
-        return put(builder, "{}", value.origin);
+        return print_put(builder, "{}", value.origin);
     struct value order = {0}, keys = {0};
     if (style->sort) {
         TRY(value_list(builder->render, VALUE_LIST, count, &order));
@@ -305,9 +305,9 @@ static enum status json_dict(struct builder *builder, struct value value, const 
             order.list->item[i] = value_int(i);
             keys.list->item[i] = value.dict->entry[i].key;
         }
-        TRY(sort_values(builder->render, order.list->item, keys.list->item, count, true, false));
+        TRY(sort_values(builder->render, order.list->item, keys.list->item, count, false));
     }
-    TRY(put(builder, "{", value.origin));
+    TRY(print_put(builder, "{", value.origin));
     for (int64_t i = 0; i < count; i++) {
         const struct entry *entry = &value.dict->entry[style->sort ? order.list->item[i].integer : i];
         if (i)
@@ -318,7 +318,7 @@ static enum status json_dict(struct builder *builder, struct value value, const 
         TRY(print_json(builder, entry->value, style, level + 1));
     }
     TRY(json_newline(builder, style, level, value.origin));
-    return put(builder, "}", value.origin);
+    return print_put(builder, "}", value.origin);
 }
 
 enum status print_json(struct builder *builder, struct value value, const struct json_style *style, int level)
@@ -326,8 +326,8 @@ enum status print_json(struct builder *builder, struct value value, const struct
     enum status status = OK;
     TRY(render_enter(builder->render));
     switch (value.kind) {
-    case VALUE_NONE: status = put(builder, "null", value.origin); break;
-    case VALUE_BOOL: status = put(builder, value.boolean ? "true" : "false", value.origin); break;
+    case VALUE_NONE: status = print_put(builder, "null", value.origin); break;
+    case VALUE_BOOL: status = print_put(builder, value.boolean ? "true" : "false", value.origin); break;
     case VALUE_INT: status = print_repr(builder, value); break;
     case VALUE_FLOAT: status = json_float(builder, value); break;
     case VALUE_TEXT: status = json_text(builder, value.text, style->ascii); break;

@@ -33,7 +33,7 @@ struct resolver {
     int nested;     /* of expressions */
 };
 
-static enum status number_of(struct resolver *r, const char *text, int32_t *out)
+static enum status resolve_number_of(struct resolver *r, const char *text, int32_t *out)
 {
     int64_t length = (int64_t)strlen(text), number = map_get(&r->jinja->names, text, length);
     if (number < 0) {
@@ -50,7 +50,7 @@ static enum status number_of(struct resolver *r, const char *text, int32_t *out)
 static enum status declare(struct resolver *r, const char *text, int32_t *slot)
 {
     int32_t name;
-    TRY(number_of(r, text, &name));
+    TRY(resolve_number_of(r, text, &name));
     struct variable *v = r->names[name].innermost;
     if (!v || v->level != r->level) {
         v = arena_alloc(&r->jinja->arena, (int64_t)sizeof *v);
@@ -103,7 +103,7 @@ static enum status declare_body(struct resolver *r, const struct nodes *body)
 
 static enum status resolve_name(struct resolver *r, struct node *node)
 {
-    TRY(number_of(r, node->name, &node->global));
+    TRY(resolve_number_of(r, node->name, &node->global));
     const struct variable *v = r->names[node->global].innermost;
     int32_t count = 0;
     for (const struct variable *at = v; at; at = at->outer)
@@ -243,7 +243,7 @@ static enum status resolve_statement(struct resolver *r, struct node *node)
     switch (node->kind) {
     case NODE_FOR: return resolve_for(r, node);
     case NODE_MACRO:
-        TRY(number_of(r, node->name, &node->global));
+        TRY(resolve_number_of(r, node->name, &node->global));
         node->slot = r->names[node->global].innermost->slot;
         return resolve_macro(r, node);
     case NODE_CALL_BLOCK: TRY(resolve(r, node->a)); return resolve_macro(r, node->b);

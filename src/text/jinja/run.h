@@ -41,12 +41,13 @@ enum status eval_filters(struct render *render, struct frame *frame, const struc
 enum status eval_args(struct render *render, struct frame *frame, const struct node *node, struct call *out);
 enum status eval_binary(struct render *render, enum operator op, struct value a, struct value b, struct value *out);
 
-/* A body in the scope around it, or in its own scope. */
+/* Calls a macro, function or method. */
+enum status value_call(struct render *render, struct value callee, const struct args *args, struct value *out);
+
+/* A body in the scope around it. */
 enum status exec_nodes(struct render *render, struct frame *frame, const struct nodes *nodes, struct builder *out,
                        enum flow *flow);
-enum status exec_block(struct render *render, struct frame *frame, const struct nodes *nodes, struct builder *out,
-                       enum flow *flow);
-enum status exec_assign(struct render *render, struct frame *frame, const struct node *target, struct value value);
+enum status macro_call(struct render *render, const struct macro *macro, const struct args *args, struct value *out);
 
 /* A render step by step: begin, use a template, set its variables in render->global, run its body, end. `out` keeps the memory
  * of all values until the end. */
@@ -55,7 +56,5 @@ enum status render_use(struct render *render, const struct jinja *jinja);
 enum status render_set(struct render *render, const struct jinja_variable *variables, int64_t count, const json_t *context);
 enum status render_body(struct render *render, struct jinja_output *out);
 enum status render_end(struct render *render, enum status status, struct jinja_output *out); /* returns the status */
-
-enum status macro_call(struct render *render, const struct macro *macro, const struct args *args, struct value *out);
 
 #endif

@@ -1,17 +1,17 @@
 /* Tests: what follows `is`. */
 #include <string.h>
 
-#include "text/jinja/value.h"
+#include "text/jinja/registry.h"
 
 #define TEST(name, condition)                                                                                                    \
-    static enum status name(struct render *render, struct value self, const struct args *args, struct value *out)                \
+    enum status test_##name(struct render *render, struct value self, const struct args *args, struct value *out)                \
     {                                                                                                                            \
         TRY(args_bind(render, args, #name, "", 0, NULL));                                                                        \
         *out = value_bool(condition);                                                                                            \
         return OK;                                                                                                               \
     }
 
-static bool whole(struct value v, int64_t *number)
+static bool tests_whole(struct value v, int64_t *number)
 {
     *number = v.kind == VALUE_BOOL ? v.boolean : v.integer;
     return v.kind == VALUE_BOOL || v.kind == VALUE_INT;
@@ -64,13 +64,13 @@ static enum status divides(struct render *render, struct value self, int64_t by,
 {
     int64_t number;
     *rest = 0;
-    if (!whole(self, &number) || by == 0)
+    if (!tests_whole(self, &number) || by == 0)
         return render_fail(render, ERR_DATA, "a test of divisibility needs whole numbers and no zero");
     *rest = by == -1 ? 0 : number % by;
     return OK;
 }
 
-static enum status odd(struct render *render, struct value self, const struct args *args, struct value *out)
+enum status test_odd(struct render *render, struct value self, const struct args *args, struct value *out)
 {
     int64_t rest;
     TRY(args_bind(render, args, "odd", "", 0, NULL));
@@ -79,38 +79,38 @@ static enum status odd(struct render *render, struct value self, const struct ar
     return OK;
 }
 
-static enum status even(struct render *render, struct value self, const struct args *args, struct value *out)
+enum status test_even(struct render *render, struct value self, const struct args *args, struct value *out)
 {
-    TRY(odd(render, self, args, out));
+    TRY(test_odd(render, self, args, out));
     out->boolean = !out->boolean;
     return OK;
 }
 
-static enum status divisibleby(struct render *render, struct value self, const struct args *args, struct value *out)
+enum status test_divisibleby(struct render *render, struct value self, const struct args *args, struct value *out)
 {
     struct value by = {0};
     int64_t number, rest;
     TRY(args_bind(render, args, "divisibleby", "num", 1, &by));
-    if (!whole(by, &number))
+    if (!tests_whole(by, &number))
         number = 0;
     TRY(divides(render, self, number, &rest));
     *out = value_bool(rest == 0);
     return OK;
 }
 
-static enum status lower(struct render *render, struct value self, const struct args *args, struct value *out)
+enum status test_lower(struct render *render, struct value self, const struct args *args, struct value *out)
 {
     TRY(args_bind(render, args, "lower", "", 0, NULL));
     return is_cased(render, self, text_lower, out);
 }
 
-static enum status upper(struct render *render, struct value self, const struct args *args, struct value *out)
+enum status test_upper(struct render *render, struct value self, const struct args *args, struct value *out)
 {
     TRY(args_bind(render, args, "upper", "", 0, NULL));
     return is_cased(render, self, text_upper, out);
 }
 
-static enum status is_in(struct render *render, struct value self, const struct args *args, struct value *out)
+enum status test_in(struct render *render, struct value self, const struct args *args, struct value *out)
 {
     struct value container = {0};
     TRY(args_bind(render, args, "in", "seq", 1, &container));
@@ -118,7 +118,7 @@ static enum status is_in(struct render *render, struct value self, const struct 
     return value_contains(render, container, self, &out->boolean);
 }
 
-static enum status sameas(struct render *render, struct value self, const struct args *args, struct value *out)
+enum status test_sameas(struct render *render, struct value self, const struct args *args, struct value *out)
 {
     struct value other = {0};
     TRY(args_bind(render, args, "sameas", "other", 1, &other));
@@ -126,19 +126,6 @@ static enum status sameas(struct render *render, struct value self, const struct
     if (self.kind == other.kind && (self.kind == VALUE_BOOL || self.kind == VALUE_NONE))
         return value_equal(render, self, other, &out->boolean);
     return render_fail(render, ERR_UNSUPPORTED, "the test 'sameas' of anything but true, false and none");
-}
-
-static enum status is_filter(struct render *render, struct value self, const struct args *args, struct value *out)
-{
-    TRY(args_bind(render, args, "filter", "", 0, NULL));
-    char name[64];
-    *out = value_bool(false);
-    if (self.kind == VALUE_TEXT && self.text->size < (int64_t)sizeof name) {
-        memcpy(name, self.text->data, (size_t)self.text->size);
-        name[self.text->size] = 0;
-        out->boolean = filter_find(name) != NULL;
-    }
-    return OK;
 }
 
 static enum status order(struct render *render, struct value self, const struct args *args, int *out)
@@ -149,7 +136,7 @@ static enum status order(struct render *render, struct value self, const struct 
 }
 
 #define ORDER(name, condition)                                                                                                   \
-    static enum status name(struct render *render, struct value self, const struct args *args, struct value *out)                \
+    enum status test_##name(struct render *render, struct value self, const struct args *args, struct value *out)                \
     {                                                                                                                            \
         int way;                                                                                                                 \
         TRY(order(render, self, args, &way));                                                                                    \
@@ -162,7 +149,7 @@ ORDER(less_equal, way <= 0)
 ORDER(greater, way > 0)
 ORDER(greater_equal, way >= 0)
 
-static enum status equal(struct render *render, struct value self, const struct args *args, struct value *out)
+enum status test_equal(struct render *render, struct value self, const struct args *args, struct value *out)
 {
     struct value other = {0};
     TRY(args_bind(render, args, "equalto", "other", 1, &other));
@@ -170,69 +157,9 @@ static enum status equal(struct render *render, struct value self, const struct 
     return value_equal(render, self, other, &out->boolean);
 }
 
-static enum status not_equal(struct render *render, struct value self, const struct args *args, struct value *out)
+enum status test_not_equal(struct render *render, struct value self, const struct args *args, struct value *out)
 {
-    TRY(equal(render, self, args, out));
+    TRY(test_equal(render, self, args, out));
     out->boolean = !out->boolean;
-    return OK;
-}
-
-const struct function *test_find(const char *name)
-{
-    static const struct function tests[] = {
-        {"defined", defined},
-        {"undefined", undefined},
-        {"none", none},
-        {"boolean", boolean},
-        {"true", is_true},
-        {"false", is_false},
-        {"integer", integer},
-        {"float", is_float},
-        {"number", number},
-        {"string", string},
-        {"mapping", mapping},
-        {"sequence", sequence},
-        {"iterable", iterable},
-        {"callable", is_callable},
-        {"escaped", escaped},
-        {"odd", odd},
-        {"even", even},
-        {"divisibleby", divisibleby},
-        {"lower", lower},
-        {"upper", upper},
-        {"in", is_in},
-        {"sameas", sameas},
-        {"filter", is_filter},
-        {"test", NULL},
-        {"eq", equal},
-        {"==", equal},
-        {"equalto", equal},
-        {"ne", not_equal},
-        {"!=", not_equal},
-        {"lt", less},
-        {"<", less},
-        {"lessthan", less},
-        {"le", less_equal},
-        {"<=", less_equal},
-        {"gt", greater},
-        {">", greater},
-        {"greaterthan", greater},
-        {"ge", greater_equal},
-        {">=", greater_equal},
-    };
-    for (size_t i = 0; i < sizeof tests / sizeof *tests; i++)
-        if (strcmp(tests[i].name, name) == 0)
-            return &tests[i];
-    return NULL;
-}
-
-enum status test_call(struct render *render, const struct function *test, const char *name, struct value self,
-                      const struct args *args, bool *out)
-{
-    struct value result;
-    if (!test || !test->call)
-        return render_fail(render, ERR_UNSUPPORTED, "the test '%.100s' is not supported", name);
-    TRY(test->call(render, self, args, &result));
-    *out = value_true(result);
     return OK;
 }

@@ -54,7 +54,7 @@ static enum status more_runs(struct builder *builder)
     return OK;
 }
 
-static enum status put(struct builder *builder, const char *data, int64_t size, int32_t origin, int32_t place)
+static enum status text_put(struct builder *builder, const char *data, int64_t size, int32_t origin, int32_t place)
 {
     if (size == 0)
         return OK;
@@ -75,7 +75,7 @@ static enum status put(struct builder *builder, const char *data, int64_t size, 
 
 enum status builder_bytes(struct builder *builder, const char *data, int64_t size, int32_t origin)
 {
-    return put(builder, data, size, origin, builder->render->place);
+    return text_put(builder, data, size, origin, builder->render->place);
 }
 
 static const struct run *find_run(const struct text *text, int64_t at)
@@ -107,13 +107,13 @@ enum status builder_slice(struct builder *builder, const struct text *text, int6
 {
     int32_t place = builder->render->place;
     if (!text->run)
-        return put(builder, text->data + begin, end - begin, text->origin, place ? place : text->place);
+        return text_put(builder, text->data + begin, end - begin, text->origin, place ? place : text->place);
     const struct run *run = begin < end ? find_run(text, begin) : NULL;
     for (int64_t at = begin, stop; at < end; at = stop, run++) {
         stop = run->end - text->base;
         if (stop > end || run == text->run + text->run_count - 1)
             stop = end;
-        TRY(put(builder, text->data + at, stop - at, run->origin, place ? place : run->place));
+        TRY(text_put(builder, text->data + at, stop - at, run->origin, place ? place : run->place));
     }
     return OK;
 }
@@ -197,6 +197,21 @@ enum status text_concat(struct render *render, const struct text *a, const struc
     else
         TRY(builder_text(builder, b));
     return builder_value(builder, out);
+}
+
+enum status text_find(struct render *render, const struct text *text, const struct text *part, int64_t from, int64_t *at)
+{
+    *at = -1;
+    if (from > text->size)
+        return OK;
+    if (part->size == 0) {
+        *at = from;
+        return OK;
+    }
+    const char *found = memmem(text->data + from, (size_t)(text->size - from), part->data, (size_t)part->size);
+    if (found)
+        *at = found - text->data;
+    return render_step(render, ((found ? *at : text->size) - from + part->size) / 32); /* the part is looked at first */
 }
 
 /* Bytes that are not UTF-8 count as one character each, so that nothing here can run out of bounds. */

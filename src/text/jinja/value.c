@@ -1,56 +1,14 @@
-/* Making, comparing and iterating values. Everything that could take long or grow large is charged to the budget here. */
+/* Making, comparing and iterating values. Everything that could take long or grow large is charged to the budget. */
 #include "text/jinja/value.h"
 
 #include <math.h>
-#include <stdarg.h>
 #include <stddef.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "base/number.h"
 
 /* A template may write a text indented, escaped or twice, and keep some copies of it on the way. */
 enum { OUTPUT_A_BYTE = 8, MEMORY_A_BYTE = 4 };
-
-enum status render_fail(struct render *render, enum status code, const char *format, ...)
-{
-    char text[512];
-    va_list args;
-    va_start(args, format);
-    vsnprintf(text, sizeof text, format, args);
-    va_end(args);
-    return fail(code, "%s:%d: %s", render->where, render->line, text);
-}
-
-enum status render_too_long(struct render *render)
-{
-    return render_fail(render, ERR_LIMIT, "the template runs too long; its budget of steps is used up");
-}
-
-enum status render_too_deep(struct render *render)
-{
-    return render_fail(render, ERR_LIMIT, "the template nests too deeply (does a macro call itself without end?)");
-}
-
-enum status render_alloc(struct render *render, int64_t count, int64_t size, void *out)
-{
-    int64_t bytes;
-    memset(out, 0, sizeof(void *));
-    if (count < 0 || __builtin_mul_overflow(count, size, &bytes) || bytes > render->left.memory - 16)
-        return render_fail(render, ERR_LIMIT, "the template makes values that are too large; its budget of memory is used up");
-    bytes = round_up(bytes, 16);
-    render->left.memory -= bytes;
-    struct arena *arena = render->arena;
-    void *p = arena->next;
-    if (bytes && bytes <= arena->left) { /* as arena_alloc does, without the call */
-        arena->next += bytes;
-        arena->left -= bytes;
-    } else if (!(p = arena_alloc(arena, bytes))) {
-        return ERR_MEMORY;
-    }
-    memcpy(out, &p, sizeof p);
-    return OK;
-}
 
 enum status value_text(struct render *render, const char *data, int64_t size, int32_t origin, struct value *out)
 {
@@ -88,6 +46,16 @@ enum status value_dict(struct render *render, enum value_kind kind, struct value
     struct dict *dict;
     TRY(render_alloc(render, 1, (int64_t)sizeof *dict, &dict));
     *out = (struct value){.kind = kind, .origin = NO_MESSAGE, .dict = dict};
+    return OK;
+}
+
+enum status method_bind(struct render *render, struct value self, const struct function *function, struct value *out)
+{
+    struct method *method;
+    TRY(render_alloc(render, 1, (int64_t)sizeof *method, &method));
+    method->function = function;
+    method->self = self;
+    *out = (struct value){.kind = VALUE_METHOD, .origin = NO_MESSAGE, .method = method};
     return OK;
 }
 
@@ -253,7 +221,7 @@ static enum status text_order(struct render *render, const struct text *a, const
     return render_step(render, n / 256);
 }
 
-enum status text_equal(struct render *render, const struct text *a, const struct text *b, bool *out)
+static enum status text_equal(struct render *render, const struct text *a, const struct text *b, bool *out)
 {
     *out = a->size == b->size && (a->size == 0 || memcmp(a->data, b->data, (size_t)a->size) == 0);
     return a->size == b->size ? render_step(render, a->size / 256) : OK;

@@ -145,7 +145,7 @@ struct methods {
     int loop_field; /* of the loop variable, or -1 */
 };
 
-/* --- value.c: making and reading values --- */
+/* --- budget.c: what a render may use --- */
 
 /* Fails with "where:line: " before the message. */
 enum status render_fail(struct render *render, enum status code, const char *format, ...) __attribute__((format(printf, 3, 4)));
@@ -181,6 +181,8 @@ static inline void render_leave(struct render *render)
 /* Zeroed memory until the end of the render. out: pointer to a pointer. */
 enum status render_alloc(struct render *render, int64_t count, int64_t size, void *out);
 
+/* --- value.c: making and reading values --- */
+
 static inline struct value value_none(void)
 {
     return (struct value){.kind = VALUE_NONE, .origin = NO_MESSAGE};
@@ -214,13 +216,13 @@ enum status value_given(struct render *render, const char *data, int64_t size, i
 enum status value_list(struct render *render, enum value_kind kind, int64_t count,
                        struct value *out); /* room for count; filled by the caller */
 enum status value_dict(struct render *render, enum value_kind kind, struct value *out);
+enum status method_bind(struct render *render, struct value self, const struct function *function, struct value *out);
 enum status dict_set(struct render *render, struct dict *dict, struct value key, struct value value);
 enum status dict_get(struct render *render, const struct dict *dict, struct value key,
                      const struct value **out);                                                       /* NULL: not there */
 enum status dict_add(struct render *render, struct dict *dict, struct value key, struct value value); /* of a new key */
 enum status dict_find(struct render *render, const struct dict *dict, const char *name, int64_t size,
                       const struct value **out); /* by a string; NULL: not there */
-enum status text_equal(struct render *render, const struct text *a, const struct text *b, bool *out);
 
 bool value_true(struct value value);
 bool value_is_number(struct value value);            /* bool, int, float */
@@ -251,6 +253,8 @@ enum status builder_value(struct builder *builder, struct value *out);         /
 int32_t text_run(const struct text *text, int64_t at, int64_t *end); /* the origin at a byte, and where its run ends */
 enum status text_slice(struct render *render, const struct text *text, int64_t begin, int64_t end, struct value *out);
 enum status text_concat(struct render *render, const struct text *a, const struct text *b, struct value *out);
+enum status text_find(struct render *render, const struct text *text, const struct text *part, int64_t from,
+                      int64_t *at); /* bytes; -1 */
 
 int64_t char_next(const char *data, int64_t size, int64_t at, int32_t *code); /* where the next character begins */
 int64_t char_back(const char *data, int64_t at, int32_t *code);               /* where the character before begins */
@@ -273,7 +277,7 @@ struct json_style {
 
 enum status print_json(struct builder *builder, struct value value, const struct json_style *style, int level);
 
-/* --- tables: methods.c, filters.c, tests.c, call.c --- */
+/* --- tables: methods.c, registry.c, globals.c --- */
 
 const struct function *filter_find(const char *name);
 const struct function *test_find(const char *name);
@@ -298,7 +302,6 @@ static inline const struct function *method_of(const struct methods *methods, en
 
 /* --- lookup.c: attributes, items, slices --- */
 
-enum status method_bind(struct render *render, struct value self, const struct function *function, struct value *out);
 enum status use_of_undefined(struct render *render, struct value self);
 
 enum status value_attribute(struct render *render, struct value self, const char *name, struct value *out); /* self.name */
@@ -316,20 +319,21 @@ enum status value_add(struct render *render, struct value a, struct value b, str
 enum status format_percent(struct render *render, const struct text *format, struct value values, struct value *out);
 callable format_braces;
 
-/* --- words.c: what string methods and filters share --- */
+/* --- string_methods.c: what string methods and filters share --- */
 
 callable text_strip_both, text_strip_left, text_strip_right, text_replace, text_split, text_rsplit, text_splitlines;
 callable text_upper, text_lower, text_title, text_title_words, text_capitalize;
-enum status text_find(struct render *render, const struct text *text, const struct text *part, int64_t from,
-                      int64_t *at); /* bytes; -1 */
 
 /* --- sort.c --- */
 
-/* Sorts values by keys of the same count, stably; case is ignored in text keys unless `exact`. */
-enum status sort_values(struct render *render, struct value *value, struct value *key, int64_t count, bool exact, bool reverse);
+/* Sorts values by keys of the same count, stably. */
+enum status sort_values(struct render *render, struct value *value, struct value *key, int64_t count, bool reverse);
+
+/* --- order.c --- */
+
 callable filter_sort, filter_dictsort, filter_unique, filter_min, filter_max;
 
-/* --- loop.c --- */
+/* --- loop_variable.c --- */
 
 int loop_field(const char *name); /* the number of loop.index, ...; -1: there is none of this name */
 enum status loop_attribute(struct render *render, struct value self, int field, const char *name, struct value *out);
@@ -344,11 +348,5 @@ int32_t context_key_origin(const char *key, int64_t size, int32_t message);
 
 /* The origin of a message's role: the template's for a plain word, the message's for what may spell a special token. */
 int32_t context_role_origin(const char *role, int64_t size, int32_t message);
-
-/* --- call.c --- */
-
-/* Calls a macro, function or method. */
-enum status value_call(struct render *render, struct value callee, const struct args *args, struct value *out);
-enum status method_unknown(struct render *render, const struct function *method, struct value self); /* fails */
 
 #endif

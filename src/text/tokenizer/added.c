@@ -77,7 +77,8 @@ static const struct added_token *longest(const struct added_set *set, const stru
     return found;
 }
 
-static enum status is_word(const struct added *added, struct regex_search *search, const char *text, int64_t length, bool *word)
+static enum status added_is_word(const struct added *added, struct regex_search *search, const char *text, int64_t length,
+                                 bool *word)
 {
     int64_t begin, end;
     TRY(regex_find(added->word, search, text, length, 0, &begin, &end));
@@ -92,10 +93,10 @@ static enum status inside_word(const struct added *added, struct regex_search *s
     uint32_t code;
     if (begin > 0) {
         int64_t before = utf8_before(text, begin);
-        TRY(is_word(added, search, text + before, begin - before, &left));
+        TRY(added_is_word(added, search, text + before, begin - before, &left));
     }
     if (end < length)
-        TRY(is_word(added, search, text + end, utf8_decode(text + end, &code), &right));
+        TRY(added_is_word(added, search, text + end, utf8_decode(text + end, &code), &right));
     *inside = left || right;
     return OK;
 }
@@ -153,7 +154,7 @@ enum status added_split(const struct added *added, const struct added_set *set, 
     return done < length ? sink(context, NULL, done, length) : OK;
 }
 
-static int compare(const void *a, const void *b)
+static int added_compare(const void *a, const void *b)
 {
     const struct added_token *x = *(const struct added_token *const *)a, *y = *(const struct added_token *const *)b;
     int64_t shared = min(x->pattern_length, y->pattern_length);
@@ -169,9 +170,9 @@ static enum status build_set(struct added *added, struct added_set *set, bool no
     for (int64_t i = 0; i < added->count; i++)
         if (added->tokens[i].normalized == normalized && added->tokens[i].pattern_length)
             set->tokens[set->count++] = &added->tokens[i];
-    qsort(set->tokens, (size_t)set->count, sizeof *set->tokens, compare);
+    qsort(set->tokens, (size_t)set->count, sizeof *set->tokens, added_compare);
     for (int64_t i = 0; i < set->count; i++) {
-        if (i && compare(&set->tokens[i - 1], &set->tokens[i]) == 0)
+        if (i && added_compare(&set->tokens[i - 1], &set->tokens[i]) == 0)
             return fail(ERR_FORMAT, "%s: tokens \"%.60s\" and \"%.60s\" are the same once normalised", where,
                         set->tokens[i - 1]->content, set->tokens[i]->content);
         set->first[(uint8_t)set->tokens[i]->pattern[0] + 1]++;
@@ -209,13 +210,13 @@ enum status added_add(struct added *added, const struct added_token *token, cons
     return OK;
 }
 
-static int64_t find(const struct added *added, const json_t *content)
+static int64_t added_find(const struct added *added, const json_t *content)
 {
     return map_get(&added->index, json_string_value(content), (int64_t)json_string_length(content));
 }
 
 /* A string, or an object with its content and flags; `special` is one that it has anyway. */
-static enum status read_token(struct added *added, const json_t *json, int64_t id, bool special, const char *where)
+static enum status added_read_token(struct added *added, const json_t *json, int64_t id, bool special, const char *where)
 {
     const json_t *content = json_is_string(json) ? json : json_object_get(json, "content");
     if (!json_is_string(content))
@@ -245,7 +246,7 @@ enum status added_read(struct added *added, const json_t *json, const char *wher
         if (!json_is_string(json_object_get(token, "content")))
             return fail(ERR_FORMAT, "%s: an added token without \"content\"", where);
         TRY(json_need_int(token, "id", &id, where));
-        TRY(read_token(added, token, id, false, where));
+        TRY(added_read_token(added, token, id, false, where));
     }
     return OK;
 }
@@ -273,12 +274,12 @@ enum status added_read_config(struct added *added, const json_t *json, const cha
     for (int64_t i = 0; i < n && status == OK; i++) {
         const json_t *token = json_object_get(json, names[i]), *content = json_object_get(token, "content");
         char *end;
-        int64_t id = strtoll(names[i], &end, 10), known = json_is_string(content) ? find(added, content) : -1;
+        int64_t id = strtoll(names[i], &end, 10), known = json_is_string(content) ? added_find(added, content) : -1;
         if (known >= 0)
             id = added->tokens[known].id;
         else if (*end || end == names[i])
             id = -1;
-        status = read_token(added, token, id, known >= 0 && added->tokens[known].special, where);
+        status = added_read_token(added, token, id, known >= 0 && added->tokens[known].special, where);
     }
     memory_free(names);
     return status;
@@ -287,10 +288,10 @@ enum status added_read_config(struct added *added, const json_t *json, const cha
 static enum status name_token(struct added *added, const struct vocabulary *vocabulary, const json_t *token, const char *where)
 {
     const json_t *content = json_is_string(token) ? token : json_object_get(token, "content");
-    if (!json_is_string(content) || find(added, content) >= 0)
+    if (!json_is_string(content) || added_find(added, content) >= 0)
         return OK;
     int64_t id = vocabulary_id(vocabulary, json_string_value(content), (int64_t)json_string_length(content));
-    return id < 0 ? OK : read_token(added, token, id, true, where);
+    return id < 0 ? OK : added_read_token(added, token, id, true, where);
 }
 
 enum status added_read_names(struct added *added, const struct vocabulary *vocabulary, const json_t *config, const char *where)
@@ -309,7 +310,7 @@ enum status added_read_names(struct added *added, const struct vocabulary *vocab
 }
 
 /* Hugging Face's tokenizers take the id from the vocabulary, or number new tokens after it, whatever the file says. */
-static enum status check_ids(struct added *added, const struct vocabulary *vocabulary, const char *where)
+static enum status added_check_ids(struct added *added, const struct vocabulary *vocabulary, const char *where)
 {
     int64_t next = vocabulary->count;
     for (int64_t i = 0; i < added->count; i++) {
@@ -344,7 +345,7 @@ enum status added_build(struct added *added, const struct vocabulary *vocabulary
                         const char *where)
 {
     bool words = false;
-    TRY(check_ids(added, vocabulary, where));
+    TRY(added_check_ids(added, vocabulary, where));
     struct normalize_scratch scratch = {0};
     enum status status = regex_search_init(&scratch.search);
     if (status == OK)

@@ -22,13 +22,13 @@ void view_origin(const struct view *view, int64_t from, int64_t to, int64_t *beg
     *end = view->begin ? view->end[to - 1] : view->base + to;
 }
 
-static enum status reserve(struct aligned *a, int64_t more)
+static enum status aligned_reserve(struct aligned *a, int64_t more)
 {
     int64_t need = a->length + more;
     if (need > a->max_length)
         return fail(ERR_LIMIT, "the tokenizer's rules make the text longer than %lld bytes; its normalizer is broken",
                     (long long)a->max_length);
-    int64_t text = a->capacity, begin = a->capacity, end = a->capacity; /* they grow alike */
+    int64_t text = a->capacity, begin = a->capacity, end = a->capacity; /* they grow together */
     TRY(memory_grow(&a->text, &text, need, 1));
     TRY(memory_grow(&a->begin, &begin, need, (int64_t)sizeof *a->begin));
     TRY(memory_grow(&a->end, &end, need, (int64_t)sizeof *a->end));
@@ -38,7 +38,7 @@ static enum status reserve(struct aligned *a, int64_t more)
 
 enum status aligned_append(struct aligned *a, const char *bytes, int64_t count, int64_t begin, int64_t end)
 {
-    TRY(reserve(a, count));
+    TRY(aligned_reserve(a, count));
     for (int64_t i = 0; i < count; i++) {
         a->text[a->length] = bytes[i];
         a->begin[a->length] = (int32_t)begin;
@@ -50,7 +50,7 @@ enum status aligned_append(struct aligned *a, const char *bytes, int64_t count, 
 enum status aligned_copy(struct aligned *a, const struct view *view, int64_t from, int64_t to)
 {
     int64_t count = to - from;
-    TRY(reserve(a, count));
+    TRY(aligned_reserve(a, count));
     if (!count)
         return OK;
     memcpy(a->text + a->length, view->text + from, (size_t)count);

@@ -11,7 +11,7 @@
 enum { SHORT = 40, NONE = INT32_MAX, GAP = INT32_MAX }; /* GAP: the id of a symbol that is left out after merging */
 
 /* The rank of the pair, or NONE. */
-static int32_t look_up(const struct bpe *bpe, int32_t left, int32_t right, int32_t *id)
+static int32_t bpe_look_up(const struct bpe *bpe, int32_t left, int32_t right, int32_t *id)
 {
     uint64_t key = bpe_key(left, right);
     for (uint64_t i = bpe_slot(key);; i++) {
@@ -26,16 +26,16 @@ static int32_t look_up(const struct bpe *bpe, int32_t left, int32_t right, int32
 }
 
 /* The merge of symbol i with the one after it. */
-static void update(const struct bpe *bpe, struct word_symbol *s, int64_t i, int64_t next)
+static void bpe_update(const struct bpe *bpe, struct word_symbol *s, int64_t i, int64_t next)
 {
-    s[i].rank = next >= 0 ? look_up(bpe, s[i].id, s[next].id, &s[i].merged) : NONE;
+    s[i].rank = next >= 0 ? bpe_look_up(bpe, s[i].id, s[next].id, &s[i].merged) : NONE;
 }
 
 static void merge_short(const struct bpe *bpe, struct word *w)
 {
     struct word_symbol *s = w->symbols;
     for (int64_t i = 0; i < w->count; i++)
-        update(bpe, s, i, i + 1 < w->count ? i + 1 : -1);
+        bpe_update(bpe, s, i, i + 1 < w->count ? i + 1 : -1);
     for (;;) {
         int64_t best = 0;
         for (int64_t i = 1; i < w->count; i++)
@@ -48,14 +48,14 @@ static void merge_short(const struct bpe *bpe, struct word *w)
         w->count--;
         for (int64_t i = best + 1; i < w->count; i++)
             s[i] = s[i + 1];
-        update(bpe, s, best, best + 1 < w->count ? best + 1 : -1);
+        bpe_update(bpe, s, best, best + 1 < w->count ? best + 1 : -1);
         if (best)
-            update(bpe, s, best - 1, best);
+            bpe_update(bpe, s, best - 1, best);
     }
 }
 
 /* A heap of rank << 32 | position: the smallest on top is the pair to join. */
-static void push(uint64_t *heap, int64_t *count, int32_t rank, int64_t position)
+static void bpe_push(uint64_t *heap, int64_t *count, int32_t rank, int64_t position)
 {
     if (rank == NONE)
         return;
@@ -89,8 +89,8 @@ static enum status merge_long(const struct bpe *bpe, struct word *w)
     for (int64_t i = 0; i < w->count; i++) {
         s[i].prev = (int32_t)(i - 1);
         s[i].next = i + 1 < w->count ? (int32_t)(i + 1) : -1;
-        update(bpe, s, i, s[i].next);
-        push(w->heap, &pairs, s[i].rank, i);
+        bpe_update(bpe, s, i, s[i].next);
+        bpe_push(w->heap, &pairs, s[i].rank, i);
     }
     while (pairs) {
         uint64_t top = pop(w->heap, &pairs);
@@ -105,11 +105,11 @@ static enum status merge_long(const struct bpe *bpe, struct word *w)
         s[gone].id = -1;
         if (next >= 0)
             s[next].prev = (int32_t)i;
-        update(bpe, s, i, next);
-        push(w->heap, &pairs, s[i].rank, i);
+        bpe_update(bpe, s, i, next);
+        bpe_push(w->heap, &pairs, s[i].rank, i);
         if (prev >= 0) {
-            update(bpe, s, prev, i);
-            push(w->heap, &pairs, s[prev].rank, prev);
+            bpe_update(bpe, s, prev, i);
+            bpe_push(w->heap, &pairs, s[prev].rank, prev);
         }
     }
     int64_t count = 0;
@@ -141,7 +141,7 @@ struct unknown {
     int64_t begin, end;
 };
 
-static void add_unknown(const struct bpe *bpe, struct word *w, struct unknown *u)
+static void bpe_add_unknown(const struct bpe *bpe, struct word *w, struct unknown *u)
 {
     if (u->waiting)
         word_add(w, bpe->options.unknown, u->begin, u->end);
@@ -171,19 +171,19 @@ static void add_symbols(const struct bpe *bpe, const char *text, int64_t length,
                      : c < 128          ? bpe->ascii_id[c]
                                         : vocabulary_id(bpe->vocabulary, text + i, n);
         if (id >= 0) {
-            add_unknown(bpe, w, &u);
+            bpe_add_unknown(bpe, w, &u);
             word_add(w, id, i, i + n);
         } else if (bpe->options.byte_fallback && add_bytes(bpe, w, text, i, i + n)) {
             continue;
         } else if (bpe->options.unknown >= 0) {
             if (!bpe->options.fuse_unknown)
-                add_unknown(bpe, w, &u);
+                bpe_add_unknown(bpe, w, &u);
             u = (struct unknown){true, u.waiting ? u.begin : i, i + n};
         } else if (bpe->options.gaps) {
             word_add(w, GAP, i, i + n);
         }
     }
-    add_unknown(bpe, w, &u);
+    bpe_add_unknown(bpe, w, &u);
 }
 
 static void leave_out_gaps(struct word *w)

@@ -26,7 +26,7 @@ static void put_merge(struct bpe *bpe, int32_t left, int32_t right, int32_t rank
     }
 }
 
-static enum status make_table(struct bpe *bpe, int64_t count, const char *where)
+static enum status bpe_load_make_table(struct bpe *bpe, int64_t count, const char *where)
 {
     int64_t capacity = 16;
     if (count > INT32_MAX / 4)
@@ -63,7 +63,7 @@ static void find_cuts(struct bpe *bpe)
         }
 }
 
-static void start(struct bpe *bpe, const struct vocabulary *vocabulary, struct bpe_options options)
+static void bpe_load_start(struct bpe *bpe, const struct vocabulary *vocabulary, struct bpe_options options)
 {
     *bpe = (struct bpe){.vocabulary = vocabulary, .options = options};
     if (!options.bytes) {
@@ -105,8 +105,8 @@ enum status bpe_init(struct bpe *bpe, const struct vocabulary *vocabulary, struc
                      const struct bpe_pair *pairs, int64_t count, const char *where)
 {
     struct buffer joined = {0};
-    start(bpe, vocabulary, options);
-    TRY(make_table(bpe, count, where));
+    bpe_load_start(bpe, vocabulary, options);
+    TRY(bpe_load_make_table(bpe, count, where));
     enum status status = buffer_reserve(&joined, 256);
     if (status == OK)
         status = put_pairs(bpe, pairs, count, &joined, where);
@@ -115,7 +115,7 @@ enum status bpe_init(struct bpe *bpe, const struct vocabulary *vocabulary, struc
 }
 
 /* A merge is "left right" or ["left", "right"]. Strings with escapes are kept in the arena. */
-static enum status read_pair(struct json_reader *r, struct arena *arena, struct bpe_pair *pair, int64_t number)
+static enum status bpe_load_read_pair(struct json_reader *r, struct arena *arena, struct bpe_pair *pair, int64_t number)
 {
     struct json_span text[2];
     bool list = json_reader_peek(r) == '[', more, good = true;
@@ -145,7 +145,7 @@ static enum status read_pair(struct json_reader *r, struct arena *arena, struct 
     return good ? OK : fail(ERR_FORMAT, "%s: merge %lld must be two tokens", r->where, (long long)number);
 }
 
-static enum status read_pairs(struct json_reader *r, struct arena *arena, struct bpe_pair **pairs, int64_t *count)
+static enum status bpe_load_read_pairs(struct json_reader *r, struct arena *arena, struct bpe_pair **pairs, int64_t *count)
 {
     int64_t capacity = 0;
     bool more;
@@ -160,7 +160,7 @@ static enum status read_pairs(struct json_reader *r, struct arena *arena, struct
             continue;
         }
         TRY(memory_grow(pairs, &capacity, *count + 1, (int64_t)sizeof **pairs));
-        TRY(read_pair(r, arena, &(*pairs)[*count], number));
+        TRY(bpe_load_read_pair(r, arena, &(*pairs)[*count], number));
         ++*count;
     }
 }
@@ -175,7 +175,7 @@ enum status bpe_read(struct bpe *bpe, const struct vocabulary *vocabulary, struc
     if (!merges.text || *merges.text != '[')
         return fail(ERR_FORMAT, "%s: \"merges\" must be an array", where);
     json_reader_init(&reader, merges.text, merges.length, where);
-    enum status status = read_pairs(&reader, &arena, &pairs, &count);
+    enum status status = bpe_load_read_pairs(&reader, &arena, &pairs, &count);
     if (status == OK)
         status = bpe_init(bpe, vocabulary, options, pairs, count, where);
     memory_free(pairs);
@@ -231,10 +231,10 @@ enum status bpe_init_scores(struct bpe *bpe, const struct vocabulary *vocabulary
 {
     struct scored *found = NULL;
     int64_t count = 0;
-    start(bpe, vocabulary, options);
+    bpe_load_start(bpe, vocabulary, options);
     enum status status = find_scored(vocabulary, scores, &found, &count, where);
     if (status == OK)
-        status = make_table(bpe, count, where);
+        status = bpe_load_make_table(bpe, count, where);
     if (status == OK && count)
         qsort(found, (size_t)count, sizeof *found, higher_first);
     int32_t rank = 0;

@@ -36,7 +36,7 @@ static enum status decode(struct buffer *out, const char *text, int64_t length, 
     return OK;
 }
 
-static enum status split(struct charsmap *map, const struct buffer *blob, const char *where)
+static enum status charsmap_split(struct charsmap *map, const struct buffer *blob, const char *where)
 {
     uint32_t size = 0;
     if (blob->size >= 4)
@@ -64,7 +64,7 @@ enum status charsmap_open(struct charsmap *map, const char *base64, int64_t leng
         return OK;
     enum status status = decode(&blob, base64, length, where);
     if (status == OK)
-        status = split(map, &blob, where);
+        status = charsmap_split(map, &blob, where);
     buffer_free(&blob);
     return status;
 }

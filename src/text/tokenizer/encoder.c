@@ -53,9 +53,9 @@ void encoder_close(struct encoder *e)
     memory_free(e);
 }
 
-static enum status reserve(struct tokens *tokens, int64_t more)
+static enum status encoder_reserve(struct tokens *tokens, int64_t more)
 {
-    int64_t need = tokens->count + more, begin = tokens->place_capacity, end = begin; /* those of places grow alike */
+    int64_t need = tokens->count + more, begin = tokens->place_capacity, end = begin; /* those of places grow together */
     TRY(memory_grow(&tokens->id, &tokens->capacity, need, (int64_t)sizeof *tokens->id));
     if (tokens->ids_only || need <= begin)
         return OK;
@@ -66,7 +66,7 @@ static enum status reserve(struct tokens *tokens, int64_t more)
 }
 
 /* There is room for it. */
-static void put(struct tokens *tokens, int32_t id, const struct view *view, int64_t from, int64_t to)
+static void encoder_put(struct tokens *tokens, int32_t id, const struct view *view, int64_t from, int64_t to)
 {
     int64_t begin, end, at = tokens->count++;
     tokens->id[at] = id;
@@ -77,15 +77,15 @@ static void put(struct tokens *tokens, int32_t id, const struct view *view, int6
     tokens->end[at] = (int32_t)end;
 }
 
-static enum status append(struct tokens *tokens, int32_t id, const struct view *view, int64_t from, int64_t to)
+static enum status encoder_append(struct tokens *tokens, int32_t id, const struct view *view, int64_t from, int64_t to)
 {
-    TRY(reserve(tokens, 1));
-    put(tokens, id, view, from, to);
+    TRY(encoder_reserve(tokens, 1));
+    encoder_put(tokens, id, view, from, to);
     return OK;
 }
 
 /* Keeps the word's tokens for the next time, if there are few and they follow each other without gaps. */
-static void keep(const struct word *word, int64_t length, struct word_cached *cached)
+static void encoder_keep(const struct word *word, int64_t length, struct word_cached *cached)
 {
     int64_t done = 0;
     if (word->count > WORD_CACHE_TOKENS) {
@@ -113,9 +113,9 @@ static enum status encode_unknown_word(struct encoder *e, const struct view *wor
         cached->length = status == OK ? cached->length : 0;
     TRY(status);
     if (cached)
-        keep(&e->word, word->length, cached);
+        encoder_keep(&e->word, word->length, cached);
     for (int64_t i = 0; i < e->word.count; i++)
-        TRY(append(e->tokens, e->word.symbols[i].id, word, e->word.symbols[i].begin, e->word.symbols[i].end));
+        TRY(encoder_append(e->tokens, e->word.symbols[i].id, word, e->word.symbols[i].begin, e->word.symbols[i].end));
     return OK;
 }
 
@@ -129,9 +129,9 @@ static enum status encode_piece(struct encoder *e, const struct view *word)
     if (cached->count < 0)
         return encode_unknown_word(e, word, cached);
     struct tokens *tokens = e->tokens;
-    TRY(reserve(tokens, cached->count));
+    TRY(encoder_reserve(tokens, cached->count));
     for (int64_t i = 0, done = 0; i < cached->count; done = cached->end[i++])
-        put(tokens, cached->id[i], word, done, cached->end[i]);
+        encoder_put(tokens, cached->id[i], word, done, cached->end[i]);
     return OK;
 }
 
@@ -153,7 +153,7 @@ static enum status encode_normalized(void *context, const struct added_token *to
     struct encoder *e = context;
     struct view part = view_slice(e->view, begin, end);
     if (token)
-        return append(e->tokens, token->id, &part, 0, part.length);
+        return encoder_append(e->tokens, token->id, &part, 0, part.length);
     e->part = part;
     return pretokenizer_run(&e->t->pretokenizer, &e->pretokenize, part, e->first && begin == 0, encode_word, e);
 }
@@ -163,7 +163,7 @@ static enum status encode_raw(void *context, const struct added_token *token, in
     struct encoder *e = context;
     struct view text = e->view, part = view_slice(text, begin, end);
     if (token)
-        return append(e->tokens, token->id, &part, 0, part.length);
+        return encoder_append(e->tokens, token->id, &part, 0, part.length);
     TRY(normalizer_run(&e->t->normalizer, &e->normalize, &part));
     e->view = part;
     e->first = begin == 0;
@@ -260,7 +260,7 @@ enum status tokenizer_encode(const struct tokenizer *t, const char *text, int64_
 
 static enum status append_all(struct tokens *tokens, const int32_t *ids, int count, int64_t place)
 {
-    TRY(reserve(tokens, count));
+    TRY(encoder_reserve(tokens, count));
     for (int i = 0; i < count; i++, tokens->count++) {
         tokens->id[tokens->count] = ids[i];
         if (!tokens->ids_only)

@@ -90,7 +90,7 @@ const char *tokenizer_pre_name(const json_t *pre_tokenizer, bool ignore_merges)
     return NULL;
 }
 
-static enum status out_of_memory(const char *where)
+static enum status lists_out_of_memory(const char *where)
 {
     return fail(ERR_MEMORY, "%s: out of memory", where);
 }
@@ -106,7 +106,7 @@ static enum status open_cut(struct tokenizer *t, const struct pre *pre, const ch
         json_array_append_new(list, json_pack("{s:s, s:b, s:b}", "type", "ByteLevel", "add_prefix_space", 0, "use_regex", 0));
     json_t *cut = wrong ? NULL : json_pack("{s:s, s:O}", "type", "Sequence", "pretokenizers", list);
     json_t *decoder = json_pack("{s:s}", "type", "ByteLevel");
-    enum status status = cut && decoder ? pretokenizer_open(&t->pretokenizer, cut, true, where) : out_of_memory(where);
+    enum status status = cut && decoder ? pretokenizer_open(&t->pretokenizer, cut, true, where) : lists_out_of_memory(where);
     if (status == OK)
         status = decoder_open(&t->decoder, decoder, where);
     json_decref(list);
@@ -202,7 +202,7 @@ static enum status open_ends(struct tokenizer *t, const struct tokenizer_lists *
     return OK;
 }
 
-static enum status build(struct tokenizer *t, const struct tokenizer_lists *w, struct arena *arena, const char *where)
+static enum status lists_build(struct tokenizer *t, const struct tokenizer_lists *w, struct arena *arena, const char *where)
 {
     bool bytes = strcmp(w->model, "gpt2") == 0, scored = strcmp(w->model, "llama") == 0;
     const struct pre *pre = bytes ? find_pre(w->pre) : NULL;
@@ -232,7 +232,7 @@ enum status tokenizer_open_lists(struct tokenizer **out, const struct tokenizer_
 {
     struct arena arena = {0};
     struct tokenizer *t = memory_alloc(sizeof *t);
-    enum status status = t ? build(t, words, &arena, where) : ERR_MEMORY;
+    enum status status = t ? lists_build(t, words, &arena, where) : ERR_MEMORY;
     arena_free(&arena);
     if (status != OK) {
         tokenizer_close(t);

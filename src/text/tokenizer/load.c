@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/file.h"
-#include "base/lost.h"
+#include "base/path_hint.h"
 #include "base/utf8.h"
 #include "text/tokenizer/parts.h"
 
@@ -20,7 +20,7 @@ struct source {
     json_t *model; /* what it has besides the vocabulary and the merges, and what is used */
 };
 
-static bool is(struct json_span key, const char *name)
+static bool load_is(struct json_span key, const char *name)
 {
     return (int64_t)strlen(name) == key.length && memcmp(key.text, name, (size_t)key.length) == 0;
 }
@@ -29,13 +29,13 @@ static bool is(struct json_span key, const char *name)
 static int place_of(struct json_span key, const char *const *names, int count)
 {
     int i = 0;
-    while (i < count && !is(key, names[i]))
+    while (i < count && !load_is(key, names[i]))
         i++;
     return i;
 }
 
 /* A member of a model, if it is used; of one that should be a number or a text, only that it is a list or an object. */
-static enum status take_member(struct json_reader *r, json_t *object, struct json_span key)
+static enum status load_take_member(struct json_reader *r, json_t *object, struct json_span key)
 {
     static const char *const names[] = {"type",
                                         "continuing_subword_prefix",
@@ -64,7 +64,7 @@ static enum status take_member(struct json_reader *r, json_t *object, struct jso
 }
 
 /* A part of the file, whose tree is made when it is needed; of others, that they are JSON. */
-static enum status take_part(struct json_reader *r, struct source *s, struct json_span key)
+static enum status load_take_part(struct json_reader *r, struct source *s, struct json_span key)
 {
     int i = place_of(key, NAMES, PARTS);
     struct json_span value;
@@ -92,14 +92,14 @@ static enum status split_model(struct json_reader *r, struct source *s)
         if (!more)
             return OK;
         TRY(json_reader_key(r, &key));
-        struct json_span *kept = is(key, "vocab") ? &s->vocabulary : is(key, "merges") ? &s->merges : NULL;
+        struct json_span *kept = load_is(key, "vocab") ? &s->vocabulary : load_is(key, "merges") ? &s->merges : NULL;
         if (kept && kept->text)
             return json_reader_fail(r, "a repeated member");
-        TRY(kept ? json_reader_value(r, kept) : take_member(r, s->model, key));
+        TRY(kept ? json_reader_value(r, kept) : load_take_member(r, s->model, key));
     }
 }
 
-static enum status split(struct json_reader *r, struct source *s)
+static enum status load_split(struct json_reader *r, struct source *s)
 {
     bool more = true;
     TRY(json_reader_enter(r, '{'));
@@ -109,21 +109,21 @@ static enum status split(struct json_reader *r, struct source *s)
         if (!more)
             break;
         TRY(json_reader_key(r, &key));
-        TRY(is(key, "model") && json_reader_peek(r) == '{' ? split_model(r, s) : take_part(r, s, key));
+        TRY(load_is(key, "model") && json_reader_peek(r) == '{' ? split_model(r, s) : load_take_part(r, s, key));
     }
     return json_reader_peek(r) ? json_reader_fail(r, "something after the end") : OK;
 }
 
-static enum status read_source(struct source *s)
+static enum status load_read_source(struct source *s)
 {
     TRY(file_read(&s->text, s->path, TOKENIZER_FILE_MAX));
-    TRY(lost_content(s->path, s->text.data, s->text.size, "a tokenizer.json"));
+    TRY(path_hint_content(s->path, s->text.data, s->text.size, "a tokenizer.json"));
     int64_t bad = utf8_invalid(s->text.data, s->text.size);
     if (bad >= 0)
         return fail(ERR_FORMAT, "%s: byte %lld is not UTF-8", s->path, (long long)bad);
     struct json_reader reader;
     json_reader_init(&reader, s->text.data, s->text.size, s->path);
-    enum status status = split(&reader, s);
+    enum status status = load_split(&reader, s);
     json_reader_free(&reader);
     return status;
 }
@@ -179,7 +179,7 @@ static enum status find_kind(struct tokenizer *t, const struct source *s)
     return OK;
 }
 
-static enum status open_part(struct tokenizer *t, enum part part, const json_t *tree, const char *where, const char *path)
+static enum status load_open_part(struct tokenizer *t, enum part part, const json_t *tree, const char *where, const char *path)
 {
     switch (part) {
     case PART_NORMALIZER: return normalizer_open(&t->normalizer, tree, where);
@@ -192,7 +192,7 @@ static enum status open_part(struct tokenizer *t, enum part part, const json_t *
     return OK;
 }
 
-static enum status read_part(struct tokenizer *t, const struct source *s, enum part part, struct arena *names)
+static enum status load_read_part(struct tokenizer *t, const struct source *s, enum part part, struct arena *names)
 {
     const char *where = arena_format(names, "%s: %s", s->path, NAMES[part]);
     json_t *tree = NULL;
@@ -200,26 +200,27 @@ static enum status read_part(struct tokenizer *t, const struct source *s, enum p
         return ERR_MEMORY;
     if (s->part[part].text)
         TRY(json_parse(&tree, s->part[part].text, s->part[part].length, s->path));
-    enum status status = open_part(t, part, tree, where, s->path);
+    enum status status = load_open_part(t, part, tree, where, s->path);
     json_decref(tree);
     return status;
 }
 
-static enum status build(struct tokenizer *t, const struct source *s, const struct tokenizer_config *config, struct arena *names)
+static enum status load_build(struct tokenizer *t, const struct source *s, const struct tokenizer_config *config,
+                              struct arena *names)
 {
     TRY(find_kind(t, s));
-    TRY(read_part(t, s, PART_NORMALIZER, names));
-    TRY(read_part(t, s, PART_PRETOKENIZER, names));
-    TRY(read_part(t, s, PART_DECODER, names));
+    TRY(load_read_part(t, s, PART_NORMALIZER, names));
+    TRY(load_read_part(t, s, PART_PRETOKENIZER, names));
+    TRY(load_read_part(t, s, PART_DECODER, names));
     TRY(t->kind == MODEL_BPE ? read_bpe(t, s) : read_unigram(t, s));
-    TRY(read_part(t, s, PART_ADDED, names));
+    TRY(load_read_part(t, s, PART_ADDED, names));
     for (int i = 0; i < TOKENIZER_CONFIGS; i++) {
         TRY(added_read_config(&t->added, json_object_get(config[i].tree, "added_tokens_decoder"), config[i].path));
         TRY(added_read_names(&t->added, &t->vocabulary, config[i].tree, config[i].path));
     }
     TRY(added_build(&t->added, &t->vocabulary, &t->normalizer, s->path));
     TRY(tokenizer_finish(t));
-    return read_part(t, s, PART_POST, names);
+    return load_read_part(t, s, PART_POST, names);
 }
 
 enum status tokenizer_open_with(struct tokenizer **out, const char *path, const struct tokenizer_config config[TOKENIZER_CONFIGS])
@@ -227,11 +228,11 @@ enum status tokenizer_open_with(struct tokenizer **out, const char *path, const 
     struct source source = {.path = path};
     struct arena names = {0};
     struct tokenizer *t = NULL;
-    enum status status = read_source(&source);
+    enum status status = load_read_source(&source);
     if (status == OK && !(t = memory_alloc(sizeof *t)))
         status = ERR_MEMORY;
     if (status == OK)
-        status = build(t, &source, config, &names);
+        status = load_build(t, &source, config, &names);
     arena_free(&names);
     json_decref(source.model);
     buffer_free(&source.text);

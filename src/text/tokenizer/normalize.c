@@ -180,7 +180,7 @@ static enum status run_strip_accents(const struct normalize_step *step, struct n
     return commit(scratch, view);
 }
 
-static enum status run_strip(const struct normalize_step *step, struct normalize_scratch *scratch, struct view *view)
+static enum status normalize_run_strip(const struct normalize_step *step, struct normalize_scratch *scratch, struct view *view)
 {
     (void)scratch;
     int64_t from = 0, to = view->length;
@@ -204,7 +204,7 @@ static enum status run_prepend(const struct normalize_step *step, struct normali
     return commit(scratch, view);
 }
 
-static enum status run_replace(const struct normalize_step *step, struct normalize_scratch *scratch, struct view *view)
+static enum status normalize_run_replace(const struct normalize_step *step, struct normalize_scratch *scratch, struct view *view)
 {
     struct aligned *out = target(scratch);
     int64_t done = 0;
@@ -290,9 +290,9 @@ static enum status open_strip_accents(struct normalize_step *step, const json_t 
     return OK;
 }
 
-static enum status open_strip(struct normalize_step *step, const json_t *json, const char *where)
+static enum status normalize_open_strip(struct normalize_step *step, const json_t *json, const char *where)
 {
-    step->run = run_strip;
+    step->run = normalize_run_strip;
     TRY(json_get_bool(json, "strip_left", &step->left, where));
     return json_get_bool(json, "strip_right", &step->right, where);
 }
@@ -303,9 +303,9 @@ static enum status open_prepend(struct normalize_step *step, const json_t *json,
     return json_copy_text(json, "prepend", &step->text, &step->length, where);
 }
 
-static enum status open_replace(struct normalize_step *step, const json_t *json, const char *where)
+static enum status normalize_open_replace(struct normalize_step *step, const json_t *json, const char *where)
 {
-    step->run = run_replace;
+    step->run = normalize_run_replace;
     TRY(json_copy_text(json, "content", &step->text, &step->length, where));
     return regex_open_json(&step->pattern, json_object_get(json, "pattern"), where);
 }
@@ -332,15 +332,15 @@ static const struct kind {
     {"NFKD", open_form, UTF8PROC_STABLE | UTF8PROC_DECOMPOSE | UTF8PROC_COMPAT},
     {"Lowercase", open_lowercase, 0},
     {"StripAccents", open_strip_accents, 0},
-    {"Strip", open_strip, 0},
+    {"Strip", normalize_open_strip, 0},
     {"Prepend", open_prepend, 0},
-    {"Replace", open_replace, 0},
+    {"Replace", normalize_open_replace, 0},
     {"Precompiled", open_charsmap, 0},
 };
 
 static const struct sequence_part PART = SEQUENCE_PART("normalizer", "normalizers", KINDS);
 
-static enum status open_step(void *context, const void *row, const json_t *json, const char *where)
+static enum status normalize_open_step(void *context, const void *row, const json_t *json, const char *where)
 {
     const struct kind *kind = row;
     struct normalizer *normalizer = context;
@@ -358,7 +358,7 @@ enum status normalizer_open(struct normalizer *normalizer, const json_t *json, c
         return OK;
     if (!(normalizer->steps = memory_alloc(STEPS_MAX * (int64_t)sizeof *normalizer->steps)))
         return ERR_MEMORY;
-    return sequence_walk(&PART, json, open_step, normalizer, where);
+    return sequence_walk(&PART, json, normalize_open_step, normalizer, where);
 }
 
 void normalizer_close(struct normalizer *normalizer)

@@ -4,10 +4,10 @@
 
 #include "text/tokenizer/added.h"
 #include "text/tokenizer/bpe.h"
-#include "text/tokenizer/decoder.h"
 #include "text/tokenizer/normalize.h"
 #include "text/tokenizer/post_process.h"
 #include "text/tokenizer/pretokenize.h"
+#include "text/tokenizer/token_decoder.h"
 #include "text/tokenizer/tokenizer.h"
 #include "text/tokenizer/unigram.h"
 

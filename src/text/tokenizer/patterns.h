@@ -18,7 +18,7 @@
 #define CUT_CASED_REST "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*" CUT_SPACE
 #define CUT_SIGN "[!\"#$%&'()*+,\\-./:;<=>?@\\[\\\\\\]^_`{|}~]"
 
-/* Numbers alone: each digit, or three of them. */
+/* Only numbers: each digit, or three of them. */
 #define CUT_DIGIT "\\p{N}"
 #define CUT_DIGITS "\\p{N}{1,3}"
 

@@ -5,7 +5,7 @@
 
 #include "text/tokenizer/sequence.h"
 
-static enum status add(struct post_process *post, int64_t id, bool after, int64_t limit, const char *where)
+static enum status post_process_add(struct post_process *post, int64_t id, bool after, int64_t limit, const char *where)
 {
     if (id < 0 || id >= limit)
         return fail(ERR_FORMAT, "%s: the id %lld is not in the vocabulary", where, (long long)id);
@@ -19,14 +19,15 @@ static enum status add(struct post_process *post, int64_t id, bool after, int64_
 }
 
 /* "special_tokens": {"<s>": {"ids": [1], ...}} */
-static enum status add_special(struct post_process *post, const json_t *json, const char *name, bool after, int64_t limit,
-                               const char *where)
+static enum status post_process_add_special(struct post_process *post, const json_t *json, const char *name, bool after,
+                                            int64_t limit, const char *where)
 {
     const json_t *ids = json_object_get(json_object_get(json_object_get(json, "special_tokens"), name), "ids"), *id;
     size_t i;
     if (!json_is_array(ids))
         return fail(ERR_FORMAT, "%s: the special token \"%.60s\" has no ids", where, name);
-    json_array_foreach(ids, i, id) TRY(add(post, json_is_integer(id) ? json_integer_value(id) : -1, after, limit, where));
+    json_array_foreach(ids, i, id)
+        TRY(post_process_add(post, json_is_integer(id) ? json_integer_value(id) : -1, after, limit, where));
     return OK;
 }
 
@@ -43,7 +44,7 @@ static enum status open_template(struct post_process *post, const json_t *json, 
         const json_t *special = json_object_get(item, "SpecialToken"), *sequence = json_object_get(item, "Sequence");
         TRY(json_get_text(special ? special : sequence, "id", &name, where));
         if (special)
-            TRY(add_special(post, json, name, text, limit, where));
+            TRY(post_process_add_special(post, json, name, text, limit, where));
         else if (strcmp(name, "A") != 0 || text)
             return fail(ERR_UNSUPPORTED, "%s: a template with its text twice, or with a second text, is not supported", where);
         else
@@ -53,11 +54,11 @@ static enum status open_template(struct post_process *post, const json_t *json, 
 }
 
 /* BERT's and RoBERTa's: "cls": ["[CLS]", 101], "sep": ["[SEP]", 102]. */
-static enum status open_pair(struct post_process *post, const json_t *json, int64_t limit, const char *where)
+static enum status post_process_open_pair(struct post_process *post, const json_t *json, int64_t limit, const char *where)
 {
     const json_t *cls = json_array_get(json_object_get(json, "cls"), 1), *sep = json_array_get(json_object_get(json, "sep"), 1);
-    TRY(add(post, json_is_integer(cls) ? json_integer_value(cls) : -1, false, limit, where));
-    return add(post, json_is_integer(sep) ? json_integer_value(sep) : -1, true, limit, where);
+    TRY(post_process_add(post, json_is_integer(cls) ? json_integer_value(cls) : -1, false, limit, where));
+    return post_process_add(post, json_is_integer(sep) ? json_integer_value(sep) : -1, true, limit, where);
 }
 
 /* ByteLevel only trims offsets, and hone's are those of the text. */
@@ -76,8 +77,8 @@ static const struct kind {
 } KINDS[] = {
     {"ByteLevel", open_nothing},
     {"TemplateProcessing", open_template},
-    {"BertProcessing", open_pair},
-    {"RobertaProcessing", open_pair},
+    {"BertProcessing", post_process_open_pair},
+    {"RobertaProcessing", post_process_open_pair},
 };
 
 static const struct sequence_part PART = SEQUENCE_PART("post_processor", "processors", KINDS);
@@ -100,7 +101,7 @@ struct opening {
     int64_t limit;
 };
 
-static enum status open_step(void *context, const void *row, const json_t *json, const char *where)
+static enum status post_process_open_step(void *context, const void *row, const json_t *json, const char *where)
 {
     const struct kind *kind = row;
     const struct opening *opening = context;
@@ -113,5 +114,5 @@ enum status post_process_open(struct post_process *post, const json_t *json, int
 {
     *post = (struct post_process){0};
     struct opening opening = {post, limit};
-    return !json || json_is_null(json) ? OK : sequence_walk(&PART, json, open_step, &opening, where);
+    return !json || json_is_null(json) ? OK : sequence_walk(&PART, json, post_process_open_step, &opening, where);
 }

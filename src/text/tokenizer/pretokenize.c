@@ -66,7 +66,7 @@ struct joiner {
     bool waiting, matched; /* matched: the last piece was a match */
 };
 
-static enum status flush(struct joiner *j)
+static enum status pretokenize_flush(struct joiner *j)
 {
     if (!j->waiting)
         return OK;
@@ -74,7 +74,7 @@ static enum status flush(struct joiner *j)
     return run_step(j->run, j->next, view_slice(j->view, j->from, j->to));
 }
 
-static enum status join(struct joiner *j, int64_t from, int64_t to, bool match)
+static enum status pretokenize_join(struct joiner *j, int64_t from, int64_t to, bool match)
 {
     bool joined = false;
     switch (j->behaviour) {
@@ -92,15 +92,15 @@ static enum status join(struct joiner *j, int64_t from, int64_t to, bool match)
         j->to = to;
         return OK;
     }
-    TRY(flush(j));
+    TRY(pretokenize_flush(j));
     j->from = from;
     j->to = to;
     j->waiting = true;
     return OK;
 }
 
-static enum status find(const struct run *run, const struct pretokenize_step *step, const struct view *view, int64_t from,
-                        int64_t *begin, int64_t *end)
+static enum status pretokenize_find(const struct run *run, const struct pretokenize_step *step, const struct view *view,
+                                    int64_t from, int64_t *begin, int64_t *end)
 {
     if (!step->scanner)
         return regex_find(step->pattern, run->scratch->search, view->text, view->length, from, begin, end);
@@ -124,7 +124,7 @@ static enum status run_split(const struct run *run, int64_t k, struct view view)
     struct joiner j = {.run = run, .next = k + 1, .behaviour = step->behaviour, .view = view};
     while (from <= view.length) {
         int64_t begin, end;
-        TRY(find(run, step, &view, from, &begin, &end));
+        TRY(pretokenize_find(run, step, &view, from, &begin, &end));
         if (begin < 0)
             break;
         if (begin == end && end == last) { /* an empty match right after a match does not count */
@@ -133,13 +133,13 @@ static enum status run_split(const struct run *run, int64_t k, struct view view)
             continue;
         }
         if (begin > done)
-            TRY(join(&j, done, begin, step->invert));
-        TRY(join(&j, begin, end, !step->invert));
+            TRY(pretokenize_join(&j, done, begin, step->invert));
+        TRY(pretokenize_join(&j, begin, end, !step->invert));
         done = from = last = end;
     }
     if (done < view.length)
-        TRY(join(&j, done, view.length, step->invert));
-    return flush(&j);
+        TRY(pretokenize_join(&j, done, view.length, step->invert));
+    return pretokenize_flush(&j);
 }
 
 static enum status rewrite_spaces(const struct run *run, const struct pretokenize_step *step, const struct view *view,
@@ -228,7 +228,7 @@ void pretokenize_scratch_free(const struct pretokenizer *pretokenizer, struct pr
     memory_free(scratch->text);
 }
 
-static enum status add(struct pretokenizer *p, enum sort sort, struct pretokenize_step **step, const char *where)
+static enum status pretokenize_add(struct pretokenizer *p, enum sort sort, struct pretokenize_step **step, const char *where)
 {
     if (p->count == STEPS_MAX)
         return fail(ERR_LIMIT, "%s: more than %d steps", where, STEPS_MAX);
@@ -240,7 +240,7 @@ static enum status add(struct pretokenizer *p, enum sort sort, struct pretokeniz
 static enum status add_pattern(struct pretokenizer *p, const char *pattern, enum behaviour behaviour, const char *where)
 {
     struct pretokenize_step *step = NULL;
-    TRY(add(p, SPLIT, &step, where));
+    TRY(pretokenize_add(p, SPLIT, &step, where));
     step->behaviour = behaviour;
     step->scanner = scanner_find(pattern, (int64_t)strlen(pattern));
     return step->scanner ? OK : regex_open(&step->pattern, pattern, (int64_t)strlen(pattern), where);
@@ -249,7 +249,7 @@ static enum status add_pattern(struct pretokenizer *p, const char *pattern, enum
 static enum status add_scanner(struct pretokenizer *p, const struct scanner *scanner, enum behaviour behaviour, const char *where)
 {
     struct pretokenize_step *step = NULL;
-    TRY(add(p, SPLIT, &step, where));
+    TRY(pretokenize_add(p, SPLIT, &step, where));
     step->behaviour = behaviour;
     step->scanner = scanner;
     return OK;
@@ -281,16 +281,16 @@ static enum status open_byte_level(struct pretokenizer *p, const json_t *json, c
     TRY(json_get_bool(json, "use_regex", &regex, where));
     struct pretokenize_step *step = NULL;
     if (prefix)
-        TRY(add(p, PREFIX, &step, where));
+        TRY(pretokenize_add(p, PREFIX, &step, where));
     if (regex)
         TRY(add_pattern(p, GPT2, ISOLATED, where));
-    return add(p, MAP, &step, where);
+    return pretokenize_add(p, MAP, &step, where);
 }
 
-static enum status open_split(struct pretokenizer *p, const json_t *json, const char *where)
+static enum status pretokenize_open_split(struct pretokenizer *p, const json_t *json, const char *where)
 {
     struct pretokenize_step *step = NULL;
-    TRY(add(p, SPLIT, &step, where));
+    TRY(pretokenize_add(p, SPLIT, &step, where));
     TRY(read_behaviour(json, &step->behaviour, where));
     TRY(json_get_bool(json, "invert", &step->invert, where));
     const json_t *pattern = json_object_get(json, "pattern"), *regex = json_object_get(pattern, "Regex");
@@ -334,13 +334,13 @@ static enum status open_delimiter(struct pretokenizer *p, const json_t *json, co
     TRY(json_get_text(json, "delimiter", &delimiter, where));
     if (!*delimiter)
         return fail(ERR_FORMAT, "%s: a CharDelimiterSplit without \"delimiter\"", where);
-    TRY(add(p, SPLIT, &step, where));
+    TRY(pretokenize_add(p, SPLIT, &step, where));
     step->behaviour = REMOVED;
     return regex_open_literal(&step->pattern, delimiter, (int64_t)strlen(delimiter), where);
 }
 
 /* Files from before prepend_scheme have add_prefix_space. */
-static enum status open_metaspace(struct pretokenizer *p, const json_t *json, const char *where)
+static enum status pretokenize_open_metaspace(struct pretokenizer *p, const json_t *json, const char *where)
 {
     static const char *const SCHEMES[] = {[NEVER] = "never", [FIRST] = "first", [ALWAYS] = "always"};
     const char *replacement = "\xe2\x96\x81", *scheme = NULL;
@@ -351,7 +351,7 @@ static enum status open_metaspace(struct pretokenizer *p, const json_t *json, co
     TRY(json_get_text(json, "prepend_scheme", &scheme, where));
     TRY(json_get_bool(json, "add_prefix_space", &prefix, where));
     TRY(json_get_bool(json, "split", &split, where));
-    TRY(add(p, SPACES, &step, where));
+    TRY(pretokenize_add(p, SPACES, &step, where));
     step->length = (int64_t)strlen(replacement);
     if (!step->length || utf8_decode(replacement, &code) != step->length)
         return fail(ERR_FORMAT, "%s: \"replacement\" must be one character", where);
@@ -367,7 +367,7 @@ static enum status open_metaspace(struct pretokenizer *p, const json_t *json, co
     }
     if (!split)
         return OK;
-    TRY(add(p, SPLIT, &step, where));
+    TRY(pretokenize_add(p, SPLIT, &step, where));
     step->behaviour = WITH_NEXT;
     return regex_open_literal(&step->pattern, replacement, (int64_t)strlen(replacement), where);
 }
@@ -377,10 +377,10 @@ static const struct kind {
     enum status (*open)(struct pretokenizer *p, const json_t *json, const char *where);
 } KINDS[] = {
     {"ByteLevel", open_byte_level},
-    {"Split", open_split},
+    {"Split", pretokenize_open_split},
     {"Digits", open_digits},
     {"Punctuation", open_punctuation},
-    {"Metaspace", open_metaspace},
+    {"Metaspace", pretokenize_open_metaspace},
     {"Whitespace", open_whitespace},
     {"WhitespaceSplit", open_whitespace_split},
     {"CharDelimiterSplit", open_delimiter},
@@ -388,7 +388,7 @@ static const struct kind {
 
 static const struct sequence_part PART = SEQUENCE_PART("pre-tokenizer", "pretokenizers", KINDS);
 
-static enum status open_step(void *context, const void *row, const json_t *json, const char *where)
+static enum status pretokenize_open_step(void *context, const void *row, const json_t *json, const char *where)
 {
     const struct kind *kind = row;
     return kind->open(context, json, where);
@@ -401,7 +401,7 @@ enum status pretokenizer_open(struct pretokenizer *p, const json_t *json, bool b
         return OK;
     if (!(p->steps = memory_alloc(STEPS_MAX * (int64_t)sizeof *p->steps)))
         return ERR_MEMORY;
-    TRY(sequence_walk(&PART, json, open_step, p, where));
+    TRY(sequence_walk(&PART, json, pretokenize_open_step, p, where));
     for (int64_t i = 0; bytes && i < p->count; i++) {
         if (p->steps[i].sort != MAP)
             continue;
@@ -414,7 +414,7 @@ enum status pretokenizer_open(struct pretokenizer *p, const json_t *json, bool b
             return OK;
         }
         struct pretokenize_step *step = NULL;
-        return add(p, UNMAP, &step, where);
+        return pretokenize_add(p, UNMAP, &step, where);
     }
     return OK;
 }

@@ -1,7 +1,7 @@
 /* PCRE2, in the only file that knows it. Every match has a budget of steps that grows with the text only linearly, and all
  * matches of a search share a deadline that does too, so that a pattern from a file cannot hang the program.
  *
- * PCRE2 grants the budget anew at each place where a match may begin, so a search goes over windows of such places. Most matches
+ * PCRE2 grants the budget again at each place where a match may begin, so a search goes over windows of such places. Most matches
  * begin in the first and take few steps; where that is not so, there is a look at the clock before each window. */
 #include "text/tokenizer/regex.h"
 
@@ -31,19 +31,19 @@ struct regex_search {
     pcre2_match_context *context;
 };
 
-static void *take(PCRE2_SIZE bytes, void *context)
+static void *regex_take(PCRE2_SIZE bytes, void *context)
 {
     (void)context;
     return bytes > INT64_MAX ? NULL : memory_alloc((int64_t)bytes);
 }
 
-static void give(void *pointer, void *context)
+static void regex_give(void *pointer, void *context)
 {
     (void)context;
     memory_free(pointer);
 }
 
-static enum status failed(int code, const char *where)
+static enum status regex_failed(int code, const char *where)
 {
     char text[256];
     if (pcre2_get_error_message(code, (PCRE2_UCHAR *)text, sizeof text) < 0)
@@ -59,7 +59,7 @@ static enum status failed(int code, const char *where)
     }
 }
 
-static enum status compile(struct regex **out, const char *pattern, int64_t length, uint32_t options, const char *where)
+static enum status regex_compile(struct regex **out, const char *pattern, int64_t length, uint32_t options, const char *where)
 {
     int64_t name = (int64_t)strlen(where) + 1;
     struct regex *regex = memory_alloc((int64_t)sizeof *regex + name);
@@ -67,11 +67,11 @@ static enum status compile(struct regex **out, const char *pattern, int64_t leng
         return ERR_MEMORY;
     memcpy(regex->name, where, (size_t)name);
     regex->where = regex->name;
-    pcre2_general_context *general = pcre2_general_context_create(take, give, NULL);
+    pcre2_general_context *general = pcre2_general_context_create(regex_take, regex_give, NULL);
     pcre2_compile_context *context = general ? pcre2_compile_context_create(general) : NULL;
     enum status status = OK;
     if (!context) {
-        status = failed(PCRE2_ERROR_NOMEMORY, where);
+        status = regex_failed(PCRE2_ERROR_NOMEMORY, where);
     } else {
         int code;
         PCRE2_SIZE offset;
@@ -79,7 +79,7 @@ static enum status compile(struct regex **out, const char *pattern, int64_t leng
         pcre2_set_parens_nest_limit(context, 50);
         regex->code = pcre2_compile((PCRE2_SPTR)pattern, (PCRE2_SIZE)length, options, &code, &offset, context);
         if (!regex->code && code == PCRE2_ERROR_HEAP_FAILED) {
-            status = failed(PCRE2_ERROR_NOMEMORY, where);
+            status = regex_failed(PCRE2_ERROR_NOMEMORY, where);
         } else if (!regex->code) {
             char text[256];
             pcre2_get_error_message(code, (PCRE2_UCHAR *)text, sizeof text);
@@ -106,8 +106,8 @@ enum status regex_open(struct regex **out, const char *pattern, int64_t length, 
     struct buffer translated = {0};
     enum status status = regex_translate(pattern, length, &translated, where);
     if (status == OK)
-        status = compile(out, translated.data, translated.size,
-                         PCRE2_USE_OFFSET_LIMIT | PCRE2_UTF | PCRE2_UCP | PCRE2_NEVER_BACKSLASH_C, where);
+        status = regex_compile(out, translated.data, translated.size,
+                               PCRE2_USE_OFFSET_LIMIT | PCRE2_UTF | PCRE2_UCP | PCRE2_NEVER_BACKSLASH_C, where);
     buffer_free(&translated);
     return status;
 }
@@ -117,7 +117,7 @@ enum status regex_open_literal(struct regex **out, const char *text, int64_t len
     if (length > PATTERN_BYTES_MAX)
         return fail(ERR_LIMIT, "%s: a pattern of %lld bytes; at most %d are accepted", where, (long long)length,
                     PATTERN_BYTES_MAX);
-    return compile(out, text, length, PCRE2_USE_OFFSET_LIMIT | PCRE2_UTF | PCRE2_LITERAL, where);
+    return regex_compile(out, text, length, PCRE2_USE_OFFSET_LIMIT | PCRE2_UTF | PCRE2_LITERAL, where);
 }
 
 enum status regex_open_json(struct regex **out, const json_t *json, const char *where)
@@ -143,7 +143,7 @@ enum status regex_search_init(struct regex_search **out)
     struct regex_search *search = memory_alloc(sizeof *search);
     if (!search)
         return ERR_MEMORY;
-    pcre2_general_context *general = pcre2_general_context_create(take, give, NULL);
+    pcre2_general_context *general = pcre2_general_context_create(regex_take, regex_give, NULL);
     if (general) {
         search->data = pcre2_match_data_create(1, general);
         search->context = pcre2_match_context_create(general);
@@ -174,8 +174,8 @@ void regex_search_free(struct regex_search *search)
 }
 
 /* A match that begins in [from, last]. */
-static int match(const struct regex *regex, struct regex_search *search, const char *text, int64_t length, int64_t from,
-                 int64_t last, int64_t steps)
+static int regex_match(const struct regex *regex, struct regex_search *search, const char *text, int64_t length, int64_t from,
+                       int64_t last, int64_t steps)
 {
     pcre2_set_match_limit(search->context, (uint32_t)steps);
     pcre2_set_offset_limit(search->context, (PCRE2_SIZE)last);
@@ -187,7 +187,7 @@ static int match(const struct regex *regex, struct regex_search *search, const c
     return code;
 }
 
-static enum status look(const struct regex *regex, const struct regex_search *search, int64_t length, double *now)
+static enum status regex_look(const struct regex *regex, const struct regex_search *search, int64_t length, double *now)
 {
     *now = clock_seconds();
     return *now - search->start <= SECONDS + SECONDS_PER_BYTE * (double)length
@@ -201,15 +201,15 @@ static enum status match_on(const struct regex *regex, struct regex_search *sear
 {
     int64_t steps = length > (UINT32_MAX - STEPS) / STEPS_PER_BYTE ? UINT32_MAX : STEPS + STEPS_PER_BYTE * length;
     double now, before;
-    TRY(look(regex, search, length, &before));
+    TRY(regex_look(regex, search, length, &before));
     for (int64_t window = WINDOW;;) {
         int64_t next = min(from + window, length);
         while (next < length && ((uint8_t)text[next] & 0xc0) == 0x80) /* a match begins with a character */
             next++;
-        *code = match(regex, search, text, length, from, next, steps);
+        *code = regex_match(regex, search, text, length, from, next, steps);
         if (*code != PCRE2_ERROR_NOMATCH || next == length)
             return OK;
-        TRY(look(regex, search, length, &now));
+        TRY(regex_look(regex, search, length, &now));
         window = now - before < WINDOW_SECONDS ? min(window * 2, WINDOW_MAX) : max(window / 2, 1);
         before = now;
         from = next;
@@ -223,9 +223,9 @@ enum status regex_find(const struct regex *regex, struct regex_search *search, c
     if (!search->finds)
         search->start = clock_seconds();
     if (++search->finds % FINDS_A_LOOK == 0)
-        TRY(look(regex, search, length, &now));
+        TRY(regex_look(regex, search, length, &now));
     int64_t last = min(from + WINDOW, length);
-    int code = match(regex, search, text, length, from, last, WINDOW_STEPS);
+    int code = regex_match(regex, search, text, length, from, last, WINDOW_STEPS);
     if (code == PCRE2_ERROR_MATCHLIMIT || (code == PCRE2_ERROR_NOMATCH && last < length))
         TRY(match_on(regex, search, text, length, from, &code));
     if (code == PCRE2_ERROR_NOMATCH) {
@@ -233,7 +233,7 @@ enum status regex_find(const struct regex *regex, struct regex_search *search, c
         return OK;
     }
     if (code < 0)
-        return failed(code, regex->where);
+        return regex_failed(code, regex->where);
     const PCRE2_SIZE *range = pcre2_get_ovector_pointer(search->data);
     *begin = (int64_t)range[0];
     *end = (int64_t)range[1];

@@ -21,14 +21,14 @@ struct reader {
     bool in_class;
 };
 
-static enum status refuse(const struct reader *r, const char *from, const char *what)
+static enum status regex_syntax_refuse(const struct reader *r, const char *from, const char *what)
 {
     int64_t left = r->end - from;
     return fail(ERR_UNSUPPORTED, "%s: the pattern uses %s, at \"%.*s\", which hone does not support", r->where, what,
                 (int)min(left, 20), from);
 }
 
-static enum status put(const struct reader *r, const char *text)
+static enum status regex_syntax_put(const struct reader *r, const char *text)
 {
     return buffer_append(r->out, text, (int64_t)strlen(text));
 }
@@ -58,13 +58,13 @@ static bool is_hex(char c)
     return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F');
 }
 
-static bool is_letter(char c)
+static bool regex_syntax_is_letter(char c)
 {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
 }
 
 /* \xHH, \x{H...} and \uHHHH as \x{...}; the reader is after the letter. */
-static enum status hex(struct reader *r, const char *from, int digits)
+static enum status regex_syntax_hex(struct reader *r, const char *from, int digits)
 {
     bool braces = digits == 2 && r->at < r->end && *r->at == '{';
     const char *first = r->at += braces;
@@ -72,7 +72,7 @@ static enum status hex(struct reader *r, const char *from, int digits)
         r->at++;
     int count = (int)(r->at - first);
     if (!count || (!braces && count != digits) || (braces && (r->at >= r->end || *r->at != '}')))
-        return refuse(r, from, "an escape that is not complete");
+        return regex_syntax_refuse(r, from, "an escape that is not complete");
     r->at += braces;
     return buffer_format(r->out, "\\x{%.*s}", count, first);
 }
@@ -105,13 +105,13 @@ static enum status put_class(const struct reader *r, int property, const char *m
     uint32_t first, last;
     unsigned classes;
     if (!r->in_class)
-        TRY(put(r, negated ? "[^" : "["));
-    TRY(put(r, PROPERTIES[property].pattern));
-    TRY(put(r, more));
+        TRY(regex_syntax_put(r, negated ? "[^" : "["));
+    TRY(regex_syntax_put(r, PROPERTIES[property].pattern));
+    TRY(regex_syntax_put(r, more));
     for (int i = 0; unicode_new(i, &first, &last, &classes); i++)
         if (classes & PROPERTIES[property].classes)
             TRY(buffer_format(r->out, "\\x{%x}-\\x{%x}", (unsigned)first, (unsigned)last));
-    return r->in_class ? OK : put(r, "]");
+    return r->in_class ? OK : regex_syntax_put(r, "]");
 }
 
 static int find_property(const char *name, int length)
@@ -127,7 +127,7 @@ static enum status shorthand(const struct reader *r, const char *from, char lett
 {
     bool word = letter == 'w' || letter == 'W', negated = letter == 'D' || letter == 'W';
     if (negated && r->in_class)
-        return letter == 'D' ? put(r, "\\P{Nd}") : refuse(r, from, "an escape inside [...]");
+        return letter == 'D' ? regex_syntax_put(r, "\\P{Nd}") : regex_syntax_refuse(r, from, "an escape inside [...]");
     return put_class(r, find_property(word ? "w" : "Nd", word ? 1 : 2), word && !r->in_class ? FRACTIONS : "", negated);
 }
 
@@ -135,14 +135,14 @@ static enum status shorthand(const struct reader *r, const char *from, char lett
 static enum status property(struct reader *r, const char *from, char letter)
 {
     if (r->at >= r->end || *r->at != '{')
-        return refuse(r, from, "a property without braces");
+        return regex_syntax_refuse(r, from, "a property without braces");
     bool negated = ++r->at < r->end && *r->at == '^';
     const char *name = r->at += negated;
-    while (r->at < r->end && (is_letter(*r->at) || *r->at == '_'))
+    while (r->at < r->end && (regex_syntax_is_letter(*r->at) || *r->at == '_'))
         r->at++;
     int count = (int)(r->at - name);
     if (!count || r->at >= r->end || *r->at != '}')
-        return refuse(r, from, "a property");
+        return regex_syntax_refuse(r, from, "a property");
     r->at++;
     negated ^= letter == 'P';
     int known = *name == 'w' ? -1 : find_property(name, count);
@@ -152,50 +152,50 @@ static enum status property(struct reader *r, const char *from, char letter)
     return buffer_format(r->out, "\\%c{%s%.*s}", negated ? 'P' : 'p', category ? "" : "sc:", count, name);
 }
 
-static enum status escape(struct reader *r)
+static enum status regex_syntax_escape(struct reader *r)
 {
     const char *from = r->at++;
     if (r->at >= r->end)
-        return refuse(r, from, "a backslash at its end");
+        return regex_syntax_refuse(r, from, "a backslash at its end");
     char c = *r->at++;
     if (c == 'p' || c == 'P')
         return property(r, from, c);
     if (memchr("dDwW", c, 4))
         return shorthand(r, from, c);
     if (c == 'x' || c == 'u')
-        return hex(r, from, c == 'x' ? 2 : 4);
+        return regex_syntax_hex(r, from, c == 'x' ? 2 : 4);
     for (size_t i = 0; i < sizeof ESCAPES / sizeof *ESCAPES; i++) {
         if (ESCAPES[i].letter != c)
             continue;
         const char *text = r->in_class ? ESCAPES[i].inside : ESCAPES[i].outside;
-        return text ? put(r, text) : refuse(r, from, "an escape inside [...]");
+        return text ? regex_syntax_put(r, text) : regex_syntax_refuse(r, from, "an escape inside [...]");
     }
-    if (is_letter(c) || (c >= '0' && c <= '9') || (unsigned char)c >= 0x80)
-        return refuse(r, from, "an escape");
+    if (regex_syntax_is_letter(c) || (c >= '0' && c <= '9') || (unsigned char)c >= 0x80)
+        return regex_syntax_refuse(r, from, "an escape");
     return buffer_append(r->out, from, 2);
 }
 
 static enum status class(struct reader *r) {
-    const char *from = r->at++; TRY(put(r, "[")); r->in_class = true;
-    if (r->at < r->end && *r->at == '^'){TRY(put(r, "^")); r->at++;}
+    const char *from = r->at++; TRY(regex_syntax_put(r, "[")); r->in_class = true;
+    if (r->at < r->end && *r->at == '^'){TRY(regex_syntax_put(r, "^")); r->at++;}
 for (const char *first = r->at; r->at < r->end;)
 {
     char c = *r->at;
     if (c == ']' && r->at > first) {
         r->at++;
         r->in_class = false;
-        return put(r, "]");
+        return regex_syntax_put(r, "]");
     }
     if (c == '[' || c == ']' || (c == '&' && r->end - r->at > 1 && r->at[1] == '&'))
-        return refuse(r, from, "a set inside a set");
+        return regex_syntax_refuse(r, from, "a set inside a set");
     if (c == '\\') {
-        TRY(escape(r));
+        TRY(regex_syntax_escape(r));
     } else {
         TRY(buffer_append(r->out, r->at, 1));
         r->at++;
     }
 }
-return refuse(r, from, "[ without ]");
+return regex_syntax_refuse(r, from, "[ without ]");
 }
 
 /* What may follow "(?". An option without ":" reaches over | in Oniguruma, so it is accepted only at the very beginning. */
@@ -207,17 +207,17 @@ static enum status group(struct reader *r)
         int64_t n = (int64_t)strlen(KINDS[i]);
         if (left >= n && memcmp(r->at, KINDS[i], (size_t)n) == 0) {
             r->at += n;
-            return put(r, KINDS[i]);
+            return regex_syntax_put(r, KINDS[i]);
         }
     }
     if (r->at == r->start && left >= 4 && memcmp(r->at, "(?i)", 4) == 0) {
         r->at += 4;
-        return put(r, "(?i)");
+        return regex_syntax_put(r, "(?i)");
     }
     if (left >= 2 && (r->at[1] == '?' || r->at[1] == '*'))
-        return refuse(r, r->at, "a group");
+        return regex_syntax_refuse(r, r->at, "a group");
     r->at++;
-    return put(r, "(?:"); /* no back references here, so nothing needs to be captured */
+    return regex_syntax_put(r, "(?:"); /* no back references here, so nothing needs to be captured */
 }
 
 /* {n}, {n,}, {n,m} and {,m}; any other { is a plain character in both libraries. */
@@ -233,10 +233,10 @@ static enum status interval(struct reader *r)
             p++;
     if (p >= r->end || *p != '}' || (low == low_end && high == p)) {
         r->at++;
-        return put(r, "\\{");
+        return regex_syntax_put(r, "\\{");
     }
     if (p + 1 < r->end && (p[1] == '+' || (p[1] == '?' && !comma)))
-        return refuse(r, from, "a quantifier after {}");
+        return regex_syntax_refuse(r, from, "a quantifier after {}");
     r->at = p + 1;
     if (!comma)
         return buffer_format(r->out, "{%.*s}", (int)(low_end - low), low);
@@ -250,16 +250,16 @@ enum status regex_translate(const char *pattern, int64_t length, struct buffer *
     TRY(buffer_reserve(out, length));
     while (r.at < r.end) {
         switch (*r.at) {
-        case '\\': TRY(escape(&r)); break;
+        case '\\': TRY(regex_syntax_escape(&r)); break;
         case '[': TRY(class(&r)); break;
         case '(': TRY(group(&r)); break;
         case '{': TRY(interval(&r)); break;
         case '^':
-            TRY(put(&r, "(?m:^)"));
+            TRY(regex_syntax_put(&r, "(?m:^)"));
             r.at++;
             break;
         case '$':
-            TRY(put(&r, "(?m:$)"));
+            TRY(regex_syntax_put(&r, "(?m:$)"));
             r.at++;
             break;
         default: TRY(buffer_append(out, r.at, 1)); r.at++;

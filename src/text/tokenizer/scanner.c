@@ -201,8 +201,8 @@ static int64_t cased_end(const char *text, int64_t length, int64_t at, bool *sma
     return both >= 0 ? both : i > at ? i : -1;
 }
 
-/* A cased word at `at`, or -1: with the character before it, without it (a mark can be either), then the same for words of
- * capitals alone. */
+/* A cased word at `at`, or -1: with the character before it, without it (a mark can be either), then the same for words of only
+ * capitals. */
 static int64_t cased_word(const struct scanner *s, const char *text, int64_t length, int64_t at)
 {
     int n;
@@ -218,7 +218,7 @@ static int64_t cased_word(const struct scanner *s, const char *text, int64_t len
 }
 
 /* The end of the match that begins at `at`; the branches are in the order of the pattern's alternatives. */
-static int64_t match(const struct scanner *s, const char *text, int64_t length, int64_t at)
+static int64_t scanner_match(const struct scanner *s, const char *text, int64_t length, int64_t at)
 {
     int n, next_n;
     enum class class = class_in(s, text + at, &n);
@@ -246,7 +246,7 @@ static int64_t match(const struct scanner *s, const char *text, int64_t length, 
     return class == OTHER ? other_end(s, text, length, after) : space_end(s, text, length, at);
 }
 
-static unsigned bits_of(const char *text, int *bytes)
+static unsigned scanner_bits_of(const char *text, int *bytes)
 {
     static const uint16_t BITS[] = {[OTHER] = UNICODE_PUNCTUATION,
                                     [LETTER] = UNICODE_LOWER,
@@ -263,7 +263,7 @@ static unsigned bits_of(const char *text, int *bytes)
 static int64_t bits_end(const char *text, int64_t length, int64_t at, unsigned bits)
 {
     int n;
-    while (at < length && bits_of(text + at, &n) & bits)
+    while (at < length && scanner_bits_of(text + at, &n) & bits)
         at += n;
     return at;
 }
@@ -274,7 +274,7 @@ static int64_t deepseek_end(const struct scanner *s, const char *text, int64_t l
 {
     enum { WORD_BITS = UNICODE_LETTER | UNICODE_MARK, SIGNS = UNICODE_PUNCTUATION | UNICODE_SYMBOL };
     int n, next_n;
-    unsigned bits = bits_of(text + at, &n), next = at + n < length ? bits_of(text + at + n, &next_n) : 0;
+    unsigned bits = scanner_bits_of(text + at, &n), next = at + n < length ? scanner_bits_of(text + at + n, &next_n) : 0;
     char c = text[at];
     int64_t end = at + n;
     if (n == 1 && bits & SIGNS) {
@@ -346,11 +346,11 @@ int64_t scanner_next(const struct scanner *s, const char *text, int64_t length, 
     int n = 0;
     *begin = from;
     if (s->only == ALL)
-        return match(s, text, length, from);
+        return scanner_match(s, text, length, from);
     if (s->only == DEEPSEEK) {
         int64_t end;
         for (; from < length && (end = deepseek_end(s, text, length, from)) < 0; from += n)
-            bits_of(text + from, &n);
+            scanner_bits_of(text + from, &n);
         *begin = from;
         return from < length ? end : -1;
     }

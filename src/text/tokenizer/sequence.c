@@ -12,7 +12,7 @@ struct walk {
     const char *where;
 };
 
-static enum status open_step(const struct walk *w, const char *type, const json_t *json)
+static enum status sequence_open_step(const struct walk *w, const char *type, const json_t *json)
 {
     const char *row = w->part->kinds;
     for (size_t i = 0; i < w->part->count; i++, row += w->part->size)
@@ -26,7 +26,7 @@ static enum status walk(const struct walk *w, const json_t *json, int nesting)
     const char *type = "";
     TRY(json_get_text(json, "type", &type, w->where));
     if (strcmp(type, "Sequence") != 0)
-        return open_step(w, type, json);
+        return sequence_open_step(w, type, json);
     const json_t *steps = json_object_get(json, w->part->list), *item;
     size_t i;
     if (nesting >= NESTING_MAX || !json_is_array(steps))

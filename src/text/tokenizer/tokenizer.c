@@ -52,8 +52,8 @@ void tokenizer_close(struct tokenizer *t)
     memory_free(t);
 }
 
-static enum status collect(const struct tokenizer *t, const int32_t *ids, int64_t count, bool with_special,
-                           struct decode_pieces *pieces)
+static enum status tokenizer_collect(const struct tokenizer *t, const int32_t *ids, int64_t count, bool with_special,
+                                     struct decode_pieces *pieces)
 {
     for (int64_t i = 0; i < count; i++) {
         int32_t id = ids[i];
@@ -74,7 +74,7 @@ enum status tokenizer_decode_more(const struct tokenizer *t, const int32_t *ids,
                                   struct buffer *text)
 {
     struct decode_pieces pieces = {0};
-    enum status status = collect(t, ids, count, with_special, &pieces);
+    enum status status = tokenizer_collect(t, ids, count, with_special, &pieces);
     if (status == OK && pieces.count)
         status = decoder_run(&t->decoder, &pieces, first, text);
     decode_pieces_free(&pieces);

@@ -31,9 +31,9 @@ void tokenizer_fingerprint(struct hash *hash);
 /* Reads a tokenizer.json. A part of it that hone cannot follow exactly is ERR_UNSUPPORTED, never ignored. */
 enum status tokenizer_open(struct tokenizer **out, const char *path);
 
-/* The same with the files beside it, a tokenizer_config.json and a special_tokens_map.json, as transformers reads them: their
+/* The same with the files next to it, a tokenizer_config.json and a special_tokens_map.json, as transformers reads them: their
  * "added_tokens_decoder" adds tokens or changes the flags of known ones, and the special tokens that they name are such even if
- * tokenizer.json has them in its vocabulary alone. */
+ * tokenizer.json has them only in its vocabulary. */
 struct tokenizer_config {
     const json_t *tree; /* NULL: there is none */
     const char *path;

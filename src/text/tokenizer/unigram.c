@@ -101,7 +101,7 @@ static enum status find_paths(const struct unigram *u, const char *text, int64_t
 }
 
 /* Unknown text: it may be a token as a whole, or the tokens of its bytes. */
-static void add_unknown(const struct unigram *u, struct word *w, const char *text, int64_t begin, int64_t end)
+static void unigram_add_unknown(const struct unigram *u, struct word *w, const char *text, int64_t begin, int64_t end)
 {
     int32_t id = vocabulary_id(u->vocabulary, text + begin, end - begin);
     bool bytes = id < 0 && u->byte_fallback;
@@ -125,7 +125,7 @@ enum status unigram_encode(const struct unigram *u, const char *text, int64_t le
         } else {
             while (begin > 0 && w->paths[begin].id == u->unknown)
                 begin = w->paths[begin].from;
-            add_unknown(u, w, text, begin, end);
+            unigram_add_unknown(u, w, text, begin, end);
         }
         end = begin;
     }
@@ -137,7 +137,7 @@ enum status unigram_encode(const struct unigram *u, const char *text, int64_t le
     return OK;
 }
 
-static int compare(const void *a, const void *b, void *context)
+static int unigram_compare(const void *a, const void *b, void *context)
 {
     const struct vocabulary_token *tokens = context, *x = &tokens[*(const int32_t *)a], *y = &tokens[*(const int32_t *)b];
     int order = memcmp(x->text, y->text, (size_t)min(x->length, y->length));
@@ -173,14 +173,14 @@ enum status unigram_init(struct unigram *u, const struct vocabulary *v, const do
     }
     for (int c = 0; c < 256; c++)
         u->first[c + 1] += u->first[c];
-    qsort_r(u->sorted, (size_t)count, sizeof *u->sorted, compare, v->tokens);
+    qsort_r(u->sorted, (size_t)count, sizeof *u->sorted, unigram_compare, v->tokens);
     u->unknown_score = min_score - UNKNOWN_PENALTY;
     vocabulary_bytes(v, u->byte_id);
     return OK;
 }
 
-static enum status read_items(struct json_reader *r, struct arena *arena, struct vocabulary_item **items, double **scores,
-                              int64_t *count)
+static enum status unigram_read_items(struct json_reader *r, struct arena *arena, struct vocabulary_item **items, double **scores,
+                                      int64_t *count)
 {
     int64_t capacity = 0, score_capacity = 0;
     bool more;
@@ -217,7 +217,7 @@ enum status unigram_read(struct unigram *u, struct vocabulary *v, struct json_sp
     if (!json.text || *json.text != '[')
         return fail(ERR_FORMAT, "%s: the \"vocab\" of a Unigram model must be an array", where);
     json_reader_init(&reader, json.text, json.length, where);
-    enum status status = read_items(&reader, &arena, &items, &scores, &count);
+    enum status status = unigram_read_items(&reader, &arena, &items, &scores, &count);
     if (status == OK && !count)
         status = fail(ERR_FORMAT, "%s: \"vocab\" has no tokens", where);
     if (status == OK)

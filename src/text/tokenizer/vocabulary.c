@@ -9,7 +9,8 @@
 /* Ids may have holes, but the tables are as long as the largest id: it must be plausible for the size of the file. */
 enum { SPARSE_FREE = 1 << 20, SPARSE_FACTOR = 2 };
 
-static enum status check_ids(struct vocabulary *v, const struct vocabulary_item *items, int64_t count, const char *where)
+static enum status vocabulary_check_ids(struct vocabulary *v, const struct vocabulary_item *items, int64_t count,
+                                        const char *where)
 {
     int64_t limit = min(SPARSE_FREE + count * SPARSE_FACTOR, INT32_MAX);
     for (int64_t i = 0; i < count; i++) {
@@ -24,7 +25,7 @@ static enum status check_ids(struct vocabulary *v, const struct vocabulary_item 
 enum status vocabulary_init(struct vocabulary *v, const struct vocabulary_item *items, int64_t count, const char *where)
 {
     *v = (struct vocabulary){.count = count};
-    TRY(check_ids(v, items, count, where));
+    TRY(vocabulary_check_ids(v, items, count, where));
     int64_t bytes = 0, old;
     for (int64_t i = 0; i < count; i++)
         bytes += items[i].length + 1;
@@ -57,7 +58,8 @@ void vocabulary_free(struct vocabulary *v)
 }
 
 /* Contents with escapes are kept in the arena, the others stay where they are. */
-static enum status read_items(struct json_reader *r, struct arena *arena, struct vocabulary_item **items, int64_t *count)
+static enum status vocabulary_read_items(struct json_reader *r, struct arena *arena, struct vocabulary_item **items,
+                                         int64_t *count)
 {
     int64_t capacity = 0;
     bool more;
@@ -90,7 +92,7 @@ enum status vocabulary_read(struct vocabulary *v, struct json_span json, const c
     if (!json.text || *json.text != '{')
         return fail(ERR_FORMAT, "%s: \"vocab\" must be an object with tokens", where);
     json_reader_init(&reader, json.text, json.length, where);
-    enum status status = read_items(&reader, &arena, &items, &count);
+    enum status status = vocabulary_read_items(&reader, &arena, &items, &count);
     if (status == OK && !count)
         status = fail(ERR_FORMAT, "%s: \"vocab\" must be an object with tokens", where);
     if (status == OK)

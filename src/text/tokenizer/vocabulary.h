@@ -40,7 +40,8 @@ int32_t vocabulary_id(const struct vocabulary *vocabulary, const char *text, int
 /* The ids of "<0x00>" to "<0xFF>"; -1: not there. Returns whether all are. */
 bool vocabulary_bytes(const struct vocabulary *vocabulary, int32_t ids[256]);
 
-/* How many bytes two texts begin with alike, of at most `count`; SHARED_PIECE of them take the time of one step elsewhere. */
+/* How many bytes of two texts are the same at their beginning, of at most `count`; SHARED_PIECE of them take the time of one step
+ * elsewhere. */
 enum { SHARED_PIECE = 64 };
 
 static inline int64_t shared_bytes(const char *a, const char *b, int64_t count)

@@ -23,7 +23,7 @@ void word_cache_free(struct word_cache *cache)
     *cache = (struct word_cache){0};
 }
 
-static void load(uint64_t key[WORDS], const char *text, int64_t length, int64_t left)
+static void word_cache_load(uint64_t key[WORDS], const char *text, int64_t length, int64_t left)
 {
     key[0] = key[1] = key[2] = 0;
     if (left < WORD_CACHE_BYTES) {
@@ -37,7 +37,7 @@ static void load(uint64_t key[WORDS], const char *text, int64_t length, int64_t 
     }
 }
 
-static inline bool is(const struct word_cached *word, const uint64_t key[WORDS], int64_t length)
+static inline bool word_cache_is(const struct word_cached *word, const uint64_t key[WORDS], int64_t length)
 {
     return word->key[0] == key[0] && word->length == length && word->key[1] == key[1] && word->key[2] == key[2];
 }
@@ -45,14 +45,14 @@ static inline bool is(const struct word_cached *word, const uint64_t key[WORDS],
 struct word_cached *word_cache_find(struct word_cache *cache, const char *text, int64_t length, int64_t left)
 {
     uint64_t key[WORDS];
-    load(key, text, length, left);
+    word_cache_load(key, text, length, left);
     uint64_t hash = (key[0] ^ (uint64_t)length) * 0x9e3779b97f4a7c15u;
     hash = (hash ^ hash >> 29 ^ key[1]) * 0xbf58476d1ce4e5b9u;
     hash = (hash ^ hash >> 32 ^ key[2]) * 0x94d049bb133111ebu;
     struct word_cached *word = &cache->words[hash >> 48 & (PLACES - 2)];
-    if (is(word, key, length))
+    if (word_cache_is(word, key, length))
         return word;
-    if (is(word + 1, key, length))
+    if (word_cache_is(word + 1, key, length))
         return word + 1;
     word[1] = word[0];
     memcpy(word->key, key, sizeof key);

@@ -43,7 +43,7 @@ extern "C" __global__ void split_barrier(float *y)
         y[threadIdx.x] = part[threadIdx.x - 32];
     }
 }
-/* Reads one float beyond the end of its shared array, if told to. */
+/* Reads one float beyond the end of its shared array, if asked to. */
 extern "C" __global__ void shared_bounds(float *y, int last)
 {
     extern __shared__ float dynamic[];

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Makes the PTX of the simulator's tests anew: regenerate.py NVRTC [TARGET] [FOLDER]
+"""Makes the PTX of the simulator's tests again: regenerate.py NVRTC [TARGET] [FOLDER]
 or the cubin of one of them, with its PTX after it: regenerate.py NVRTC sm_80 FILE.cubin
 
 NVRTC is a libnvrtc.so.12 or .13 (pip install nvidia-cuda-nvrtc-cu12), TARGET a virtual architecture (compute_80), FOLDER where the

@@ -1,0 +1,38 @@
+/* What every function of hone.h does with its arguments before it uses them: a wrong one is a status and a message that begins
+ * with the function's name. */
+#ifndef API_ARGUMENTS_H
+#define API_ARGUMENTS_H
+
+#include "base/handle.h"
+#include "base/status.h"
+#include "hone.h"
+
+/* In a function of hone.h, whose name begins the message. */
+#define CHECK(call)                                                                                                              \
+    do {                                                                                                                         \
+        enum status check_status = (call);                                                                                       \
+        if (check_status != OK)                                                                                                  \
+            return (hone_status)check_status;                                                                                    \
+    } while (0)
+#define GIVEN(argument) CHECK(check_given(argument, #argument, __func__))
+
+/* Not NULL; and for a text or path, not empty either. */
+enum status check_given(const void *argument, const char *name, const char *call);
+enum status check_text(const char *text, const char *name, const char *call);
+
+/* Structs of the caller begin with their size: ERR_ARGUMENT if the struct is NULL or its size is not set. What the library
+ * filled is handed over as far as the caller's version goes; what the caller filled is taken as far. */
+enum status check_struct(const void *result, const char *name, const char *call);
+void hand_over(void *result, const void *filled, size_t filled_size);
+void take_over(void *taken, size_t taken_size, const void *given);
+
+/* So many of something at an address, which may be NULL for none. */
+enum status check_count(const void *address, int64_t count, const char *name, const char *call);
+
+/* Sequences whose ids and weights can be read: their counts, and weights that are numbers. */
+enum status check_sequences(const hone_sequence *sequences, int64_t count, const char *call);
+
+/* `flags` has no others than `known`. */
+enum status check_flags(unsigned flags, unsigned known, const char *name, const char *call);
+
+#endif

@@ -1,9 +1,0 @@
-/* The report of hone inspect data as a page for a browser: one file, without scripts. */
-#ifndef CLI_INSPECT_PAGE_H
-#define CLI_INSPECT_PAGE_H
-
-#include "base/json.h"
-
-enum status inspect_page_write(const json_t *report, const char *model, const char *path);
-
-#endif

@@ -1,0 +1,140 @@
+/* swiglu_packed: y = silu(gate) · up of x = [gate | up] (T, 2 · F): of two layers that write side by side. ops/swiglu.c is the
+ * same on two values, and has the formula of the backward pass, which writes the gradients side by side too. */
+#include "ops/op.h"
+
+enum { X, INPUTS };
+enum { Y };
+enum { BWD_X, BWD_DY, BWD_INPUTS };
+enum { BWD_DX };
+enum { T, F };
+
+static ALWAYS_INLINE void body(const struct call *c, int64_t begin, int64_t end, enum dtype dt)
+{
+    const void *x = c->data[X];
+    void *y = c->data[INPUTS + Y];
+    int64_t size = c->dim[F];
+    for (int64_t t = begin; t < end; t++) {
+        INDEPENDENT
+        for (int64_t i = 0; i < size; i++) {
+            real gate = load(dt, x, 2 * t * size + i);
+            store(dt, y, t * size + i, gate / (1 + real_exp(-gate)) * load(dt, x, (2 * t + 1) * size + i));
+        }
+    }
+}
+
+KERNEL_BODY static void swiglu_packed_forward(const struct call *c, int64_t begin, int64_t end)
+{
+    SPECIALISE(c->dtype[X], body, c, begin, end);
+}
+
+static enum status shape(struct program *p, struct node *n)
+{
+    TRY(node_expect(n, X, 2, SHAPE(-1, -1)));
+    n->rows = n->size[T] = n->in[X]->shape[0];
+    n->size[F] = n->in[X]->shape[1] / 2;
+    TRY(node_expect(n, X, 2, SHAPE(-1, 2 * n->size[F])));
+    node_output(p, n, Y, n->in[X]->dtype, 2, SHAPE(n->size[T], n->size[F]));
+    return program_status(p);
+}
+
+static enum status gradient(struct program *p, const struct node *n)
+{
+    return gradient_add(p, n, X, NODE(p, swiglu_packed_bwd, n->in[X], gradient_of(p, n, Y)));
+}
+
+static double flops(const struct node *n)
+{
+    return 5.0 * (double)(n->size[T] * n->size[F]);
+}
+
+static struct value *build(struct program *p, const int64_t *d)
+{
+    return swiglu_packed(p, example_input(p, "x", ROLE_ACTIVATION, d[2] == 1, 2, SHAPE(d[0], 2 * d[1])));
+}
+
+#define SIZES                                                                                                                    \
+    {                                                                                                                            \
+        {"T", {1, 5, 64}},                                                                                                       \
+        {                                                                                                                        \
+            "F",                                                                                                                 \
+            {                                                                                                                    \
+                1, 31, 160, 577                                                                                                  \
+            }                                                                                                                    \
+        }                                                                                                                        \
+    }
+
+static const struct op_example examples[] = {
+    {.build = build, .axes = SIZES},
+    {.build = build, .axes = {{"T", {3}}, {"F", {64}}}, .scale = 30},
+    {.build = build, .axes = {{"T", {5}}, {"F", {160}}, {"aside", {1}}}, .forward_only = true},
+    {0},
+};
+
+const struct op OP(swiglu_packed) = {
+    .name = "swiglu_packed",
+    .formula = "y = gate · σ(gate) · up, x = [gate | up]",
+    .inputs = {"x"},
+    .outputs = {"y"},
+    .shape = shape,
+    .gradient = gradient,
+    .kernel = {SIGNATURE_swiglu_packed, .host = swiglu_packed_forward, .group = 256, .rows = 1},
+    .block = 8,
+    .cheap = true,
+    .flops = flops,
+    .examples = examples,
+};
+
+/* --- backward ----------------------------------------------------------------------------------------------------------- */
+
+static ALWAYS_INLINE void body_bwd(const struct call *c, int64_t begin, int64_t end, enum dtype dt)
+{
+    const void *x = c->data[BWD_X], *dys = c->data[BWD_DY];
+    void *dx = c->data[BWD_INPUTS + BWD_DX];
+    int64_t size = c->dim[F];
+    for (int64_t t = begin; t < end; t++) {
+        int64_t at = 2 * t * size;
+        INDEPENDENT
+        for (int64_t i = 0; i < size; i++) {
+            real gate = load(dt, x, at + i), up = load(dt, x, at + size + i), dy = load(dt, dys, t * size + i);
+            real s = 1 / (1 + real_exp(-gate));
+            store(dt, dx, at + i, dy * up * s * (1 + gate * (1 - s)));
+            store(dt, dx, at + size + i, dy * gate * s);
+        }
+    }
+}
+
+KERNEL_BODY static void swiglu_packed_backward(const struct call *c, int64_t begin, int64_t end)
+{
+    SPECIALISE(c->dtype[BWD_X], body_bwd, c, begin, end);
+}
+
+static enum status shape_bwd(struct program *p, struct node *n)
+{
+    TRY(node_expect(n, BWD_DY, 2, SHAPE(-1, -1)));
+    n->rows = n->size[T] = n->in[BWD_DY]->shape[0];
+    n->size[F] = n->in[BWD_DY]->shape[1];
+    TRY(node_expect(n, BWD_X, 2, SHAPE(n->size[T], 2 * n->size[F])));
+    node_output(p, n, BWD_DX, n->in[BWD_X]->dtype, 2, n->in[BWD_X]->shape);
+    return program_status(p);
+}
+
+static struct value *build_bwd(struct program *p, const int64_t *d)
+{
+    return NODE(p, swiglu_packed_bwd, example_input(p, "x", ROLE_ACTIVATION, d[2] == 1, 2, SHAPE(d[0], 2 * d[1])),
+                example_input(p, "dy", ROLE_ACTIVATION, d[2] == 2, 2, d));
+}
+
+static const struct op_example examples_bwd[] = {
+    {.build = build_bwd, .axes = SIZES}, {.build = build_bwd, .axes = {{"T", {5}}, {"F", {160}}, {"aside", {UPTO(2)}}}}, {0}};
+
+const struct op OP(swiglu_packed_bwd) = {
+    .name = "swiglu_packed_bwd",
+    .formula = "dx = [dgate | dup], as of swiglu_bwd",
+    .inputs = {"x", "dy"},
+    .outputs = {"dx"},
+    .shape = shape_bwd,
+    .kernel = {SIGNATURE_swiglu_packed_bwd, .host = swiglu_packed_backward, .group = 256, .rows = 1},
+    .block = 8,
+    .in_place = 1 + BWD_X,
+    .examples = examples_bwd,
+};

@@ -1,0 +1,171 @@
+/* Writing what was trained. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/directory.h"
+#include "base/file.h"
+#include "models/lora.h"
+#include "models/model_copy.h"
+#include "state/result.h"
+
+struct list {
+    const struct snapshot *snap;
+    struct arena arena;
+    struct safetensors_tensor *file;
+    const struct tensor **tensor;
+    int64_t *first; /* where in the tensor its bytes begin */
+    int64_t count;
+};
+
+static enum status result_read_tensor(void *context, int64_t tensor, int64_t offset, void *to, int64_t bytes)
+{
+    const struct list *list = context;
+    return engine_download(&list->snap->build->session.engine, list->tensor[tensor], list->first[tensor] + offset, to, bytes);
+}
+
+static enum status result_add_file(struct list *list, const char *name, const struct tensor *from, int64_t first, int rank,
+                                   const int64_t *shape)
+{
+    struct safetensors_tensor *f = &list->file[list->count];
+    list->tensor[list->count] = from;
+    list->first[list->count++] = first;
+    f->name = name;
+    f->dtype = from->dtype == DTYPE_BF16 ? SAFETENSORS_BF16 : from->dtype == DTYPE_F16 ? SAFETENSORS_F16 : SAFETENSORS_F32;
+    f->rank = rank;
+    memcpy(f->shape, shape, (size_t)rank * sizeof f->shape[0]);
+    f->bytes = shape_elements(rank, shape) * dtype_size(from->dtype);
+    return name ? OK : ERR_MEMORY;
+}
+
+/* As the model's files have them. */
+static enum status result_add_pieces(struct list *list, const struct stacked *row, const struct tensor *t)
+{
+    int64_t shape[RANK], count = stacked_count(row, t);
+    int rank = stacked_shape(row, t, shape);
+    for (int64_t i = 0; i < count; i++) {
+        char name[NAME_SIZE];
+        stacked_name(row, t, i, name);
+        TRY(result_add_file(list, arena_text(&list->arena, name, (int64_t)strlen(name)), t, i * (tensor_bytes(t) / count), rank,
+                            shape));
+    }
+    return OK;
+}
+
+/* All trained tensors: float32 for an adapter, the run's type for a model. */
+static enum status list_trained(struct list *list, bool adapter)
+{
+    const struct model *model = &list->snap->build->session.model;
+    const struct store *store = &model->store;
+    int64_t count = 0;
+    for (int64_t i = 0; i < store->count; i++) {
+        const struct stacked *row = stacked_of(model->family->stacked, store->tensor[i]);
+        count += row ? stacked_count(row, store->tensor[i]) : 1;
+    }
+    list->file = arena_array(&list->arena, count, sizeof *list->file);
+    list->tensor = arena_array(&list->arena, count, sizeof *list->tensor);
+    list->first = arena_array(&list->arena, count, sizeof *list->first);
+    if (!list->file || !list->tensor || !list->first)
+        return ERR_MEMORY;
+    for (int64_t i = 0; i < store->count; i++) {
+        const struct tensor *t = store->tensor[i], *from = adapter && t->master ? t->master : t;
+        if (t->lifetime != LIFE_TRAINABLE || t->assembled)
+            continue;
+        const struct stacked *row = adapter ? NULL : stacked_of(model->family->stacked, t);
+        char name[NAME_SIZE];
+        weights_file_name(&model->weights, name, t->name);
+        TRY(row ? result_add_pieces(list, row, t)
+                : result_add_file(list, arena_format(&list->arena, "%s%s", adapter ? ADAPTER_PREFIX : "", name), from, 0, t->rank,
+                                  t->shape));
+    }
+    return OK;
+}
+
+static enum status result_write_tensors(struct list *list, const char *dir, const char *name, bool adapter)
+{
+    static const char *const metadata[] = {"format", "pt", NULL};
+    const char *path = file_join(&list->arena, dir, name);
+    if (!path)
+        return ERR_MEMORY;
+    TRY(list_trained(list, adapter));
+    return safetensors_write_from(path, list->file, list->count, metadata, result_read_tensor, list);
+}
+
+/* --- adapters ----------------------------------------------------------------------------------------------------------- */
+
+/* "all-linear" as a list of names, which every reader of adapters understands: the last parts of the modules that have a pair, or
+ * their whole names where the model has other parts, in which modules may be called the same. */
+static enum status name_targets(struct list *list, struct adapter_config *config)
+{
+    const struct store *store = &list->snap->build->session.model.store;
+    config->all_linear = false;
+    config->targets = arena_array(&list->arena, store->count, sizeof *config->targets);
+    for (int64_t i = 0; i < store->count && config->targets; i++) {
+        const char *name = store->tensor[i]->name, *end = lora_module_end(store->tensor[i]), *begin = end;
+        bool known = !end || store->tensor[i]->lifetime != LIFE_TRAINABLE;
+        char whole[NAME_SIZE];
+        while (!known && begin > name && (config->nested || begin[-1] != '.'))
+            begin--;
+        const char *target = known ? NULL : arena_text(&list->arena, begin, end - begin);
+        if (target && config->nested)
+            target = arena_format(&list->arena, "%s", hf_config_whole_name(whole, target));
+        for (int64_t k = 0; target && k < config->target_count; k++)
+            known |= !strcmp(config->targets[k], target);
+        if (!known && !target)
+            return ERR_MEMORY;
+        if (!known)
+            config->targets[config->target_count++] = target;
+    }
+    return config->targets ? OK : ERR_MEMORY;
+}
+
+static enum status result_write_adapter(struct list *list, const char *dir)
+{
+    static const char *const norms[] = {"norm"}; /* PEFT matches the end of a module's name: all norms */
+    const struct tuning *tuning = &list->snap->build->session.tuning;
+    struct adapter_config config = *tuning->lora;
+    config.base_model = options_model(list->snap->job->options);
+    if (tuning->norms) {
+        config.saved = (const char **)norms;
+        config.saved_count = 1;
+    }
+    if (config.all_linear)
+        TRY(name_targets(list, &config));
+    TRY(result_write_tensors(list, dir, ADAPTER_WEIGHTS, true));
+    return adapter_config_write(&config, dir);
+}
+
+/* --- models ------------------------------------------------------------------------------------------------------------- */
+
+/* The files next to the weights are copied from where the model is: they must be those that the run began with. */
+static enum status check_siblings(const struct snapshot *snap)
+{
+    struct digest now;
+    const char *model = snap->job->options->model_name_or_path;
+    TRY(model_copy_digest(model, &now));
+    return digest_equal(now, snap->place->siblings)
+               ? OK
+               : fail(ERR_IO,
+                      "%s: its configuration, tokenizer or chat template was changed while the run used it, and nothing is saved "
+                      "next to other ones: put the files back",
+                      model);
+}
+
+static enum status result_write_model(struct list *list, const char *dir)
+{
+    TRY(check_siblings(list->snap));
+    TRY(result_write_tensors(list, dir, MODEL_FILE, false));
+    return model_copy(list->snap->job->options->model_name_or_path, dir, session_dtype(&list->snap->build->session));
+}
+
+enum status result_write(const struct snapshot *snap, const char *dir)
+{
+    struct list list = {.snap = snap};
+    TRY(weights_check_files(&snap->build->session.model.weights));
+    TRY(data_check_files(&snap->rows->data));
+    TRY(data_check_files(&snap->rows->eval_data));
+    TRY(directory_make(dir));
+    enum status status = snap->build->session.tuning.lora ? result_write_adapter(&list, dir) : result_write_model(&list, dir);
+    arena_free(&list.arena);
+    return status;
+}

@@ -1,0 +1,44 @@
+/* The input is what a stranger sends to rank 0: a byte that says how the network cuts the rest into pieces, and the rest. Only
+ * who knows the secret is let in, and only as a rank of the run; no byte beyond the answer is taken. */
+#include <string.h>
+
+#include "base/number.h"
+#include "dist/handshake.h"
+#include "fuzz.h"
+
+enum { SIZE = 4, WHAT = 2 };
+
+void fuzz_input(const uint8_t *data, size_t size)
+{
+    struct handshake hello = {.offer = {.word = "hone-3\n"}}; /* the number is 0, so that a right answer can be in the corpus */
+    enum handshake_state state = HANDSHAKE_MORE;
+    int64_t at = 1, taken, step = size ? data[0] % 32 + 1 : 1;
+    while (at < (int64_t)size && state == HANDSHAKE_MORE) {
+        int64_t some = min(step, (int64_t)size - at);
+        taken = handshake_take(&hello, data + at, some);
+        state = handshake_judge(&hello, "fuzz", SIZE, WHAT);
+        PROMISE(taken >= 0 && taken <= some && hello.got <= (int64_t)sizeof hello.answer);
+        PROMISE(state == HANDSHAKE_MORE ? taken == some : hello.got == (int64_t)sizeof hello.answer);
+        at += taken;
+    }
+    if (state == HANDSHAKE_RIGHT) {
+        struct handshake_answer own;
+        struct handshake_welcome welcome;
+        PROMISE(hello.answer.caller.rank >= 1 && hello.answer.caller.rank < SIZE && hello.answer.caller.what == WHAT);
+        handshake_welcome(&welcome, &hello, "fuzz");
+        PROMISE(handshake_trusts(&welcome, &hello.answer, &hello.offer, "fuzz"));
+        PROMISE(!handshake_trusts(&welcome, &hello.answer, &hello.offer, "other"));
+        own = hello.answer;
+        own.caller.rank ^= 1; /* the welcome is only for this rank */
+        PROMISE(!handshake_trusts(&welcome, &own, &hello.offer, "fuzz"));
+    }
+    if (size >= 1 + sizeof(struct handshake_offer)) { /* and what a stranger says who pretends to be rank 0 */
+        struct handshake_offer offer;
+        struct handshake_answer answer;
+        struct handshake_welcome welcome = {{0}};
+        memcpy(&offer, data + 1, sizeof offer);
+        memcpy(&welcome, data + size - sizeof welcome, sizeof welcome);
+        if (handshake_answer(&answer, &offer, "fuzz", 1, SIZE, WHAT) == OK)
+            PROMISE(!handshake_trusts(&welcome, &answer, &offer, "fuzz"));
+    }
+}
