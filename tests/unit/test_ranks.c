@@ -248,7 +248,7 @@ static int be_held(struct group *g)
     struct group_class class = *g->class;
     heartbeat_set_end(end_hanging);
     class.progress = hold;
-    if (group_barrier(g) != OK)
+    if (!leave_together(g))
         return 2;
     if (g->rank == gone)
         kill(getpid(), SIGKILL);
