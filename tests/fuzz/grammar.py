@@ -1,10 +1,13 @@
-"""Inputs that a grammar writes, for targets whose language mutations are slow to learn: templates, data files and chats.
+"""Inputs that a grammar writes, for targets whose language mutations are slow to learn: templates, data files and chats. Where the
+language is JSON of certain keys, the grammar is that of the corpus: the trees of its inputs with values and keys changed.
 
 Each is mostly right and wrong somewhere, so that it gets beyond the first check. tests/fuzz/run --grammar keeps those that reach
 new code; they are mutated like others afterwards.
 """
+import functools
 import gzip
 import json
+import pathlib
 
 TEXTS = ["", "Hi", " x ", "\n", "<s>", "</s>", "a</s>\nb", "<|im_end|>", "<|im_start|>assistant\n", "assistant\n", "<think>a</think>b",
          "\u00e9\u00df\u4e2d\U0001f600", "\u0301", "don't I'LL", "1234567 12", "\t\t  x", "\u00a0\u3000\u2028\u1680\u200b\u00ad\ue000\u202e",
@@ -196,5 +199,91 @@ class Writer:
         context = {"messages": self.conversation(), "x": self.value()}
         return (self.template() + ("\0" + json.dumps(context) if self.chance(0.2) else "")).encode("utf-8", "surrogatepass")
 
+    # --- like the corpus ---------------------------------------------------------------------------------------------------
 
-WRITERS = {"rows": Writer.rows, "chat": Writer.chat, "jinja": Writer.jinja}
+    def bend(self, tree, part):
+        """A tree with this part of its values changed, left out or there twice."""
+        if self.chance(part):
+            return self.one([self.value(), self.one(BENT), self.one(BENT)])
+        if isinstance(tree, dict):
+            keys = [key for key in tree if not self.chance(part)]
+            return {self.one([key] * 9 + list(tree) + TEXTS) if self.chance(part) else key: self.bend(tree[key], part) for key in keys}
+        if isinstance(tree, list):
+            items = [self.bend(item, part) for item in tree if not self.chance(part)]
+            if items and self.chance(3 * part):
+                items += [self.one(items)] * self.one([1, 1, 2, 70])
+            self.rng.shuffle(items) if self.chance(part) else None
+            return items
+        if isinstance(tree, str) and self.chance(part):
+            at = self.rng.randint(0, len(tree))
+            return tree[:at] + self.one(TEXTS + BENT[:8]) + tree[at + self.one([0, 0, 1, len(tree)]):]
+        return tree
+
+    def bend_bytes(self, data, part):
+        """The same for what is no JSON: some bytes, ranges or lines of it."""
+        lines, data = data.split(b"\n"), bytearray(data)
+        if len(lines) > 1 and self.chance(0.5):
+            at = self.rng.randrange(len(lines))
+            lines[at:at + 1] = self.one([[], [lines[at]] * 2, [self.one(lines)], [lines[at][:self.rng.randint(0, len(lines[at]))]]])
+            data = bytearray(b"\n".join(lines))
+        while data and self.chance(0.5 + part):
+            at, many = self.rng.randrange(len(data)), self.one([1, 1, 2, 4, 8, 64])
+            data[at:at + many] = self.one([b"\0" * many, b"\xff" * many, bytes(self.rng.randrange(256) for _ in range(many)), b"", b"A" * many])
+        return bytes(data)
+
+    def like(self, name):
+        """An input with parts of other inputs of the corpus, each changed a little."""
+        inputs, part = corpus(name), self.one([0, 0.01, 0.03, 0.1])
+        parts = list(self.one(inputs))
+        for i, data in enumerate(parts):
+            other = self.one(inputs)
+            parts[i] = self.bend_part(other[i] if i < len(other) and self.chance(0.2) else data, part)
+        return b"\0".join(parts)
+
+    def bend_part(self, data, part):
+        try:
+            return self.json(self.bend(json.loads(data), part)).encode("utf-8", "surrogatepass")
+        except ValueError:
+            pass
+        try:
+            lines = self.bend([json.loads(line) for line in data.splitlines()], part)
+        except ValueError:
+            return self.bend_bytes(data, part) if self.chance(0.5) else data
+        lines = lines if isinstance(lines, list) else [lines]
+        return "".join(self.json(line) + "\n" for line in lines).encode("utf-8", "surrogatepass")
+
+    def peer(self):
+        """As fuzz_peer.c has it: the messages of a rank, or what others share."""
+        data = self.one(corpus_bytes("peer"))
+        if data[:1] not in (b"n", b"s") or self.chance(0.3):
+            return data[:2] + self.bend_bytes(data[2:], 0.2)
+        text = b"".join(self.message_of_a_rank() for _ in range(self.one([1, 1, 2, 3, 9])))
+        return self.one([b"n", b"n", b"s"]) + bytes([self.rng.randrange(256)]) + text
+
+    def message_of_a_rank(self):
+        size = self.one([0, 8, 16, 20, 23, 24, 24, 25, 32, 40, 64, 200, 4100])
+        numbers = [0, 1, 2, 3, 12, 77, 255, 1 << 31, (1 << 32) - 1]
+        payload = b"".join(self.one(numbers).to_bytes(4, "little") for _ in range(size // 4 + 1))[:self.one([size, 24])]
+        payload += self.one([b"a message", b"", b"\xe2\x80\xae\x1b[1m", b"x" * 400])[:max(0, size - len(payload))]
+        payload = payload[:size].ljust(size, self.one([b"\0", b"\0", b"a"]))
+        lies = self.one([0] * 8 + [1, 2, 3])
+        length = self.one([0, 24, 1 << 62, (1 << 64) - 1, size + 1]).to_bytes(8, "little") if lies & 1 else b""
+        return bytes([self.one([0, 1, 2, 3, 4, 5, 6, 255]), lies]) + size.to_bytes(2, "little") + length + payload
+
+
+BENT = ["", "../x", ".git/config", "a.safetensors", "-- --on-finish=id", "\u202e\u2066", "</pre><script>", "\x7f\x85", -1, 0, 1, 1 << 62, -(1 << 63),
+        1e308, -1e308, 5e-324, True, False, None, [], {}, [[]], "0123456789abcdef" * 4, "nan"]
+
+
+@functools.lru_cache
+def corpus_bytes(name):
+    return [path.read_bytes() for path in sorted((pathlib.Path(__file__).parent / "corpus" / name).iterdir())]
+
+
+@functools.lru_cache
+def corpus(name):
+    return [data.split(b"\0") for data in corpus_bytes(name)]
+
+
+WRITERS = {"rows": Writer.rows, "chat": Writer.chat, "jinja": Writer.jinja, "peer": Writer.peer,
+           **{name: functools.partial(Writer.like, name=name) for name in ("hub", "provenance", "run_folder")}}
