@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
 """Several processes (ranks) that train together, over MPI.
 
-    ranks.py HONE ASSETS DATA [--large [METHOD]] [-k TEST]
+    ranks.py HONE ASSETS DATA [--ends | --large [METHOD]] [-k TEST]
 
 The measure of what ranks may change is what one process changes by itself: the largest difference between the losses of two of
 its runs whose micro-batches are cut differently, with a learning rate at which they do not grow: at 0.01 LoRA's last digits become
 1e-2 on some processors. A run of ranks must be as near to the run of one process with the same options, to the last digit of a loss;
 in bfloat16, where each cut draws other roundings, half as near. Both distances are printed.
-Without --large: a tiny model. With it: SmolLM2, with only this method or with all, and the throughput of two ranks with a thread
-each against one with two.
+Without an option: a tiny model. --ends: how its runs end. --large: SmolLM2, with only this method or with all, and the throughput of
+two ranks with a thread each against one with two.
 
 Seen to fail: losses, with the divisor of a rank's own sequences in place of all (micro_weigh), with dropout's draws by the rank's
 own numbering; traffic, with two all_reduces a step; resume, with a checkpoint
@@ -16,6 +16,7 @@ that only rank 0 loads; the end of a rank, without the watch (it hangs).
 """
 import contextlib
 import ctypes
+import itertools
 import json
 import math
 import os
@@ -189,17 +190,18 @@ class Tiny(Ranks):
     def test_a_checkpoint_of_four_ranks_resumes_on_one_and_three(self):
         """To the bytes of a run of one process that goes on from the same checkpoint, or near them."""
         args = "--max-steps", 8, "--eval-data", self.valid, "--eval-steps", 4, "--save-steps", 4
-        for sharding in ["none", "optimizer"], ["optimizer", "gradients"], ["gradients", "weights"], ["weights", "none"], ["gradients", "gradients"]:
-            for ranks in 1, 3, 4:
-                out = f"{'-'.join(sharding)}-{ranks}"
-                whole = self.train(4, out, *args, "--shard", sharding[0])
-                before = losses(self.dir / out)
-                shutil.rmtree(self.dir / out / "checkpoint-8")
-                r = self.train(ranks, out, *args, "--shard", sharding[1])
+        for first, then in {"none": ["optimizer"], "optimizer": ["gradients"], "gradients": ["weights", "gradients"], "weights": ["none"]}.items():
+            whole = self.train(4, first, *args, "--shard", first)
+            before = losses(self.dir / first)
+            shutil.rmtree(self.dir / first / "checkpoint-8")
+            for shard, ranks in itertools.product(then, (1, 3, 4)):
+                out = f"{first}-{shard}-{ranks}"
+                shutil.copytree(self.dir / first, self.dir / out)
+                r = self.train(ranks, out, *args, "--shard", shard)
                 self.assertEqual((r["resumed_step"], r["steps"]), (4, 8))
                 self.assertLess(distance(losses(self.dir / out), before), 1e-4)
                 self.assertAlmostEqual(r["eval_loss"], whole["eval_loss"], delta=1e-4)
-                if ranks == 4 and sharding[0] == sharding[1]:
+                if ranks == 4 and shard == first:
                     self.assertEqual(losses(self.dir / out), before)
 
     def test_a_validation_is_that_of_one_process(self):
@@ -226,33 +228,6 @@ class Tiny(Ranks):
         self.assertEqual(r.returncode, 0, r.stderr)
         self.assertEqual(json.loads(r.stdout)["steps"], 2)
         self.assertEqual(lines(self.dir / "out")[0]["ranks"], 2)
-
-    def test_a_rank_that_does_not_start_is_reported(self):
-        """Seen to fail: MPI waits without a word, and for ever if the process has ended."""
-        script = self.dir / "start"
-        script.write_text(f'#!/bin/sh\n[ "$OMPI_COMM_WORLD_RANK" = 1 ] && exec sleep 300\nexec {HONE} "$@"\n')
-        script.chmod(0o755)
-        launcher = subprocess.Popen(["mpirun", "-n", "3", script, *map(str, self.command("out"))], stderr=subprocess.PIPE, text=True,
-                                    env={**os.environ, **MPI})
-        try:
-            said = next(line for line in launcher.stderr if "given before" not in line)
-        finally:
-            launcher.terminate()
-            launcher.communicate(timeout=60)
-        self.assertIn("rank 0 has waited for the other 2 ranks to start MPI for 20 seconds", said)
-
-    def test_a_rank_that_never_starts_ends_the_others(self):
-        """Seen to fail: the launcher waits for ever, as the rank has ended well. It has before the others ask for MPI: if one has,
-        Open MPI's launcher itself ends them."""
-        script, gone = self.dir / "start", self.dir / "gone"
-        script.write_text(f'#!/bin/sh\n[ "$OMPI_COMM_WORLD_RANK" = 1 ] && echo $$ >{gone}.part && mv {gone}.part {gone} && exit 0\n'
-                          f'until [ -e {gone} ]; do sleep 0.1; done\nwhile kill -0 $(cat {gone}); do sleep 0.1; done 2>/dev/null\n'
-                          f'exec {HONE} "$@"\n')
-        script.chmod(0o755)
-        r = subprocess.run(["mpirun", "-n", "3", script, *map(str, self.command("out", "--ddp-timeout", 3))], stderr=subprocess.PIPE,
-                           text=True, timeout=60, env={**os.environ, **MPI})
-        self.assertEqual(r.returncode, 12, r.stderr)
-        self.assertIn("the other 2 ranks have not all started MPI within 3 seconds (--ddp-timeout)", r.stderr)
 
     def test_rank_0_alone_warns_of_options(self):
         r = subprocess.run(["mpirun", "-n", "3", HONE, *map(str, self.command("out", "--max-steps", 2))], capture_output=True, text=True,
@@ -308,6 +283,56 @@ class Tiny(Ranks):
         self.assertEqual((code, "is not the model" in err), (2, True), err)
         self.assertEqual(self.twist("--threads", 1, "--data", f"./{os.path.relpath(self.data)}")[0], 0)    # what may differ
 
+    def test_a_plan_is_that_of_a_rank(self):
+        """Its blocks are those that rank 0 of the same run allocates. Seen to fail with a plan for all processors of the machine: some
+        commands have scratch memory for each thread."""
+        for number, more in enumerate([(), OPTIMIZER, GRADIENTS, WEIGHTS, ("--finetuning-type", "qlora", *WEIGHTS),
+                                       ("--finetuning-type", "full", *OPTIMIZER)]):
+            args = "--max-steps", 1, "--dtype", "bfloat16", *more
+            r = self.train(2, f"out-{number}", *args)
+            words = ["plan", *self.command(f"out-{number}", *args)[1:]]
+            alone, shared, wide = (json.loads(self.ok(*words, *world)) for world in ([], ["--nproc", 2], ["--world-size", 4]))
+            self.assertEqual([plan["ranks"] for plan in (alone, shared, wide)], [1, 2, 4])
+            self.assertEqual(shared["allocated_bytes"], r["allocated_bytes"])
+            if "--shard" in more:
+                self.assertLess(wide["allocated_bytes"], shared["allocated_bytes"])
+        self.assertIn("this is a rank of 4, with --shard optimizer", self.ok(*(w for w in words if w != "--json"), "--world-size", 4))
+
+    def test_trained_weights_are_said_not_to_be_divided(self):
+        args = "--finetuning-type", "full", "--max-steps", 1, *WEIGHTS
+        self.assertIn("each rank keeps all of them, as with --shard gradients", run("plan", *self.command("out", *args)[1:], "--nproc", 2).stderr)
+        self.assertNotIn("each rank keeps all", run("plan", *self.command("out", *WEIGHTS)[1:], "--nproc", 2).stderr)
+
+
+class Ends(Ranks):
+    """What mostly waits: for a rank that is gone, or for all to end."""
+    def test_a_rank_that_does_not_start_is_reported(self):
+        """Seen to fail: MPI waits without a word, and for ever if the process has ended."""
+        script = self.dir / "start"
+        script.write_text(f'#!/bin/sh\n[ "$OMPI_COMM_WORLD_RANK" = 1 ] && exec sleep 300\nexec {HONE} "$@"\n')
+        script.chmod(0o755)
+        launcher = subprocess.Popen(["mpirun", "-n", "3", script, *map(str, self.command("out"))], stderr=subprocess.PIPE, text=True,
+                                    env={**os.environ, **MPI})
+        try:
+            said = next(line for line in launcher.stderr if "given before" not in line)
+        finally:
+            launcher.terminate()
+            launcher.communicate(timeout=60)
+        self.assertIn("rank 0 has waited for the other 2 ranks to start MPI for 20 seconds", said)
+
+    def test_a_rank_that_never_starts_ends_the_others(self):
+        """Seen to fail: the launcher waits for ever, as the rank has ended well. It has before the others ask for MPI: if one has,
+        Open MPI's launcher itself ends them."""
+        script, gone = self.dir / "start", self.dir / "gone"
+        script.write_text(f'#!/bin/sh\n[ "$OMPI_COMM_WORLD_RANK" = 1 ] && echo $$ >{gone}.part && mv {gone}.part {gone} && exit 0\n'
+                          f'until [ -e {gone} ]; do sleep 0.1; done\nwhile kill -0 $(cat {gone}); do sleep 0.1; done 2>/dev/null\n'
+                          f'exec {HONE} "$@"\n')
+        script.chmod(0o755)
+        r = subprocess.run(["mpirun", "-n", "3", script, *map(str, self.command("out", "--ddp-timeout", 3))], stderr=subprocess.PIPE,
+                           text=True, timeout=60, env={**os.environ, **MPI})
+        self.assertEqual(r.returncode, 12, r.stderr)
+        self.assertIn("the other 2 ranks have not all started MPI within 3 seconds (--ddp-timeout)", r.stderr)
+
     def start(self, ranks, out, *args, nproc=None, ignored=()):
         """A run in progress: its process, and those of its ranks, in order. nproc: hone starts this launcher by itself."""
         words = [HONE, *map(str, self.command(out, *args))]
@@ -352,7 +377,7 @@ class Tiny(Ranks):
         took, err = self.ends(launcher, pids, 60)
         self.assertIn(f"rank 1 (process {pids[1]} on ", err)
         self.assertIn("no sign of life", err)
-        self.assertLess(took, 15)
+        self.assertLess(took, 25)
         print(f"a stopped rank: all ended after {took:.1f} s", file=sys.stderr)
 
     def test_a_request_to_stop_a_run_of_nproc_stops_it_at_once(self):
@@ -365,7 +390,7 @@ class Tiny(Ranks):
                 launcher.send_signal(number)
                 took, err = self.ends(launcher, pids, 60)
                 self.assertEqual(launcher.returncode, 10, err)
-                self.assertLess(took, 15)
+                self.assertLess(took, 25)
                 self.assertEqual(len(list((self.dir / out).glob("checkpoint-*"))), 1)
                 self.assertEqual(err.count("stopped after step"), 1, err)           # by rank 0
 
@@ -405,28 +430,8 @@ class Tiny(Ranks):
             own = f"rank {rank} (process {pids[rank]} on " in err and "is there, but has done nothing for" in err
             self.assertTrue(own or "all ranks wait for each other" in err, err)      # it was held inside an exchange
             self.assertGreater(took, 3)
-            self.assertLess(took, 15)
+            self.assertLess(took, 25)
             print(f"rank {rank} hung, with 4 s of patience: all ended after {took:.1f} s", file=sys.stderr)
-
-    def test_a_plan_is_that_of_a_rank(self):
-        """Its blocks are those that rank 0 of the same run allocates. Seen to fail with a plan for all processors of the machine: some
-        commands have scratch memory for each thread."""
-        for number, more in enumerate([(), OPTIMIZER, GRADIENTS, WEIGHTS, ("--finetuning-type", "qlora", *WEIGHTS),
-                                       ("--finetuning-type", "full", *OPTIMIZER)]):
-            args = "--max-steps", 1, "--dtype", "bfloat16", *more
-            r = self.train(2, f"out-{number}", *args)
-            words = ["plan", *self.command(f"out-{number}", *args)[1:]]
-            alone, shared, wide = (json.loads(self.ok(*words, *world)) for world in ([], ["--nproc", 2], ["--world-size", 4]))
-            self.assertEqual([plan["ranks"] for plan in (alone, shared, wide)], [1, 2, 4])
-            self.assertEqual(shared["allocated_bytes"], r["allocated_bytes"])
-            if "--shard" in more:
-                self.assertLess(wide["allocated_bytes"], shared["allocated_bytes"])
-        self.assertIn("this is a rank of 4, with --shard optimizer", self.ok(*(w for w in words if w != "--json"), "--world-size", 4))
-
-    def test_trained_weights_are_said_not_to_be_divided(self):
-        args = "--finetuning-type", "full", "--max-steps", 1, *WEIGHTS
-        self.assertIn("each rank keeps all of them, as with --shard gradients", run("plan", *self.command("out", *args)[1:], "--nproc", 2).stderr)
-        self.assertNotIn("each rank keeps all", run("plan", *self.command("out", *WEIGHTS)[1:], "--nproc", 2).stderr)
 
     def test_a_request_to_stop_one_rank_stops_all_at_the_same_step(self):
         launcher, pids = self.start(2, "out", "--max-steps", 100000)
@@ -493,4 +498,4 @@ class Large(Ranks):
 
 
 if __name__ == "__main__":
-    main(Tiny, Large)
+    main(Ends if "--ends" in sys.argv else Tiny, Large)
