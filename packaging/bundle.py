@@ -52,13 +52,14 @@ def stage(build, folder):
 def metadata(version):
     lines = ["License: Apache-2.0", "Requires-Python: >=3.9",
              "Summary: Fine-tuning of large language models by a native engine, without PyTorch"]
-    for extra, packages in {**EXTRA, "kernels": (f"hone-kernels=={version}",)}.items():
+    for extra, packages in {**EXTRA, "kernels": (f"libhone-kernels=={version}",)}.items():
         lines += [f"Provides-Extra: {extra}", *(f'Requires-Dist: {package}; extra == "{extra}"' for package in packages)]
     return lines, (ROOT / "README.md").read_text(encoding="utf-8")
 
 
 def wheel_of(folder, version, out):
-    """The module of python/hone with bin and lib inside. A wheel keeps no links, so that each library has one name, its soname."""
+    """The module of python/hone with bin and lib inside. Its name is libhone: the hone of PyPI is another project. A wheel keeps no
+    links, so that each library has one name, its soname."""
     contents = {f"hone/{file.name}": file.read_bytes() for file in sorted((ROOT / "python/hone").glob("*.py"))}
     for file in files_of(folder):
         name = file.relative_to(folder).as_posix()
@@ -68,7 +69,7 @@ def wheel_of(folder, version, out):
             contents[f"dist-info/licenses/{file.name}"] = file.read_bytes()
     contents["dist-info/licenses/LICENSE"] = (ROOT / "LICENSE").read_bytes()
     contents["dist-info/entry_points.txt"] = b"[console_scripts]\nhone = hone.program:main\n"
-    return wheel("hone", version, f"py3-none-{SYSTEM}", metadata(version), contents, out, programs=("hone/bin/hone",))
+    return wheel("libhone", version, f"py3-none-{SYSTEM}", metadata(version), contents, out, programs=("hone/bin/hone",))
 
 
 def main():

@@ -8,7 +8,7 @@ family in $HONE_ASSETS, with heads of every size in HEADS. Written to OUT, for h
 
     hone-kernels_VERSION_amd64.deb                  for the .deb: /usr/lib/x86_64-linux-gnu/hone/kernels
     hone-kernels-VERSION-linux-x86_64.tar.gz        for the tarball: unpack it there with --strip-components=1
-    hone_kernels-VERSION-py3-none-any.whl           for the wheel: pip install hone[kernels]
+    libhone_kernels-VERSION-py3-none-any.whl        for the wheel: pip installs both files
 
 The same HONE, NVRTC and commit give the same bytes.
 """
@@ -135,11 +135,11 @@ def main():
         print(f"{count} kernels for {args.targets} by NVRTC {versions[0]}: {size / 1e6:.1f} MB")
         contents = {f"hone/{PLACE}/{path.name}": path.read_bytes() for path in files_of(kernels)}
         contents["dist-info/licenses/LICENSE"] = (ROOT / "LICENSE").read_bytes()
-        lines = ["License: Apache-2.0", "Requires-Python: >=3.9", f"Requires-Dist: hone=={version}",
+        lines = ["License: Apache-2.0", "Requires-Python: >=3.9", f"Requires-Dist: libhone=={version}",
                  "Summary: Compiled CUDA kernels of hone, for machines with only the driver"]
         for path in (debian_package(kernels, version, versions[0], args.out),
                      tarball(temporary / "root", f"hone-kernels-{version}-linux-x86_64", args.out),
-                     wheel("hone_kernels", version, "py3-none-any", (lines, DESCRIPTION), contents, args.out)):
+                     wheel("libhone_kernels", version, "py3-none-any", (lines, DESCRIPTION), contents, args.out)):
             print(f"{path}: {path.stat().st_size / 1e6:.1f} MB")
 
 

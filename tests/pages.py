@@ -40,6 +40,8 @@ LINK = re.compile(r"\]\(([^)\s]+)\)")
 CODE = re.compile(r"`([^`]*)`")
 PATH = re.compile(r"(?:src|tests|tools|docs|include|examples|bench|cmake)/[\w./*-]+")
 CONTRACTS = re.compile(r"contracts\(\s*\w+\s+([\w\s-]+)\)")
+# The hone of PyPI is another project: who follows such a line runs a stranger's code.
+INSTALL = re.compile(r"pip3? install (?:-\S+ )*[\"']?hone(?:\[[\w,]+\])?(?![\w-])")
 FAMILY = re.compile(r"(?m)^FAMILY\((\w+)\)")
 
 
@@ -75,6 +77,7 @@ def check(path, text, exists):
     """The complaints about one page; exists says of a path below the root, perhaps with a *, whether there is such a file."""
     found = []
     folder = pathlib.PurePosixPath(path).parent
+    found += [f"{path}: '{line}' installs another project of that name: a file of libhone" for line in INSTALL.findall(text)]
     for number, line in prose(text):
         def complain(what):
             found.append(f"{path}:{number}: {what}")
@@ -122,10 +125,11 @@ def self_test():
         return "*" in path or str(pathlib.PurePosixPath(path)) in files
     bad = ["word " * 21, "The way back.", "What is Behind it.", "to whom", "the most tokens of a row", "it is queued up",
            "in front of it", "made-up tokens", "- a list\n    - " + "word " * 20, "[a](b.md)", "see `src/b.c`", "| a table | with `src/b.c` |",
-           "| a table | of what is behind |"]
+           "| a table | of what is behind |", "```\npip install hone[cuda]\n```", "`pip install -U hone`"]
     good = ["word " * 20, "x" * 200, "| " + "word " * 40 + "|", "```\n" + "word " * 40 + "\n```",
             "    the way back\n\n    the way back", "`behind`",
-            "[a](a.md#part)", "[a](https://a.b/c)", "`src/a.c`", "`src/*.c`", "`src/a.c:3` and src/b.c"]
+            "[a](a.md#part)", "[a](https://a.b/c)", "`src/a.c`", "`src/*.c`", "`src/a.c:3` and src/b.c",
+            "pip install ./libhone-0.1.whl nvidia-cuda-nvrtc"]
     wrong = [f"not found: {text}" for text in bad if not check("docs/page.md", text, exists)]
     wrong += [f"found: {text}" for text in good if check("docs/page.md", text, exists)]
     if not check_contracts("contracts(a\n    b-c d-e)", "| `b-c` |") or check_contracts("contracts(a b-c)", "| `b-c` |"):

@@ -43,6 +43,7 @@ class Packages(Case):
         venv.create(self.dir / "venv", with_pip=True)
         python = self.dir / "venv/bin/python"
         self.make(python, "-m", "pip", "-q", "install", "--no-index", wheel)
+        self.assertIn("Name: libhone\n", self.make(python, "-m", "pip", "show", "libhone"))      # the hone of PyPI is another project
         self.assertEqual(self.make(self.dir / "venv/bin/hone", "--version"), self.make(program, "--version"))
         said = self.make(python, ROOT / "examples/embed.py", TINY, self.dir / "adapter", cwd=self.dir)
         self.assertIn("step 30: loss", said)
