@@ -236,7 +236,8 @@ static enum status write_subjects(struct init *in)
                 "most %lld, the longest %lld. `hone inspect data` shows them as the model sees them.",
                 (long long)in->rows, in->kinds, (long long)in->tokens, (long long)in->trained, (long long)in->half,
                 (long long)in->most, (long long)in->longest));
-    return init_put_text(in, OPTION_dataset_path, in->data);
+    TRY(init_put_text(in, OPTION_dataset_path, in->data));
+    return in->run.column_mapping ? init_put_text(in, OPTION_column_mapping, in->run.column_mapping) : OK;
 }
 
 static enum status write_validation(struct init *in)
@@ -375,6 +376,7 @@ static enum status init_prepare(struct init *in, enum user_command command)
         return fail(ERR_ARGUMENT, "%s exists, and is not overwritten: name another file with --output, or remove it", in->output);
     v->model_name_or_path = asked->model_name_or_path;
     v->dataset_path = asked->dataset_path;
+    v->column_mapping = asked->column_mapping;
     v->cache_dir = asked->cache_dir;
     v->device = asked->device;
     v->finetuning_type = asked->finetuning_type;

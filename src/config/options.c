@@ -151,8 +151,9 @@ enum status options_need(const struct options *options, enum user_command comman
     if (text)
         return OK;
     const char *name = row->alias ? row->alias : row->name;
-    return fail(ERR_ARGUMENT, "hone %s needs --%s %s: %.*s", options_command_name(command), name, row->placeholder,
-                table_sentence(row->help), row->help);
+    return fail(ERR_ARGUMENT, "hone %s needs --%s %s: %.*s. All that it needs: hone %s %s", options_command_name(command), name,
+                row->placeholder, table_sentence(row->help), row->help, options_command_name(command),
+                command_table[command].usage);
 }
 
 int table_sentence(const char *help)

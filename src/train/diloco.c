@@ -9,8 +9,6 @@
 #include "dist/diloco_pack.h"
 #include "train/stepper.h"
 
-enum { MANY = 50 }; /* exchanges of a run */
-
 static enum status allocate(struct diloco *s, int ranks)
 {
     int64_t bytes = s->elements * (int64_t)sizeof(float);
@@ -57,13 +55,6 @@ enum status diloco_open(struct stepper *st, bool resumed)
     s->int8 = o->sync_int8;
     s->elements = st->build->optimizer.elements;
     TRY(allocate(s, st->build->group->size));
-    int64_t exchanges = divide_up(st->build->rows->steps, o->sync_every);
-    if (exchanges < MANY && !o->source[OPTION_outer_momentum])
-        log_message(
-            LOG_WARNING,
-            "--sync-every %lld: the run has %lld exchanges, and the published --outer-momentum 0.9 is for many more. With "
-            "few of them it goes too far: try --outer-momentum 0.5 (docs/ranks.md has measurements)",
-            (long long)o->sync_every, (long long)exchanges);
     int64_t rows = o->per_device_train_batch_size * o->gradient_accumulation_steps;
     if (rows < st->build->group->size)
         log_message(

@@ -52,6 +52,15 @@ class Init(Case):
         self.assertTrue((self.dir / "run-out/adapter_model.safetensors").exists())
         self.assertIn(f"learning rate {RATE:g} = 5e-05 x 10 for LoRA x (2000 / {WIDTH} channels)^0.781, by the rule of LoRA Without Regret", run_.stderr)
 
+    def test_columns_of_other_names_are_mapped(self):
+        """Before: --column-mapping, which the message of a file with such columns recommends, was ignored."""
+        data = self.dir / "questions.csv"
+        data.write_text("question,answer\n" + "".join(f"What is {i}?,It is {i}.\n" for i in range(60)))
+        self.fails(4, "init", "--model", TINY, "--data", data, "--output", self.yaml, says=["--column-mapping"])
+        self.init(data, "--column-mapping", "prompt=question,completion=answer")
+        self.assertIn("prompt=question,completion=answer", self.keys()["column_mapping"])
+        self.ok("train", "--config", self.yaml, "--dry-run")
+
     def test_what_it_writes(self):
         data = self.write("chats.jsonl", *map(chat, range(400)))
         report = self.init(data)

@@ -106,12 +106,6 @@ class Sync(Case):
         self.assertIn("a step has 1 chats for 3 ranks", self.errors)
         self.assertTrue(all(o["loss"] < 20 for o in lines(self.dir / "out") if "loss" in o))
 
-    def test_a_run_of_few_exchanges_is_told_about_the_momentum(self):
-        rows, args = [chat(i) for i in range(8)], ("--per-device-train-batch-size", 4, "--max-steps", 2, "--sync-every", 2)
-        for flags, told in ([], 1), (["--outer-momentum", 0.5], 0):
-            self.train(2, f"out{told}", rows, *args, *flags)
-            self.assertEqual(self.errors.count("goes too far"), told)
-
     def test_what_makes_no_sense_is_refused(self):
         rows = [chat(1)]
         self.assertIn("exclude each other", self.train(1, "a", rows, "--sync-every", 4, "--shard", "optimizer", code=2))

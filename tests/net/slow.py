@@ -16,10 +16,9 @@ import rig
 HONE, ASSETS, DATA = (pathlib.Path(word).resolve() for word in sys.argv[1:4])
 LARGE = "--large" in sys.argv
 MODEL, STEPS, RATE = ("smollm2", 100, 2e-4) if LARGE else ("tiny-llama", 100, 1e-3)
-OUTER = ["--outer-momentum", 0.5, *(["--outer-learning-rate", 1] if LARGE else [])]     # with five exchanges 0.9 goes too far
-MARGIN = 1.01                                                                           # docs/ranks.md has what was measured
-WAYS = {"every step": [], "--sync-every 20": ["--sync-every", 20, *OUTER],
-        "--sync-every 20 --sync-int8": ["--sync-every", 20, "--sync-int8", *OUTER]}
+MARGIN = 1.01           # docs/ranks.md has what was measured
+WAYS = {"every step": [], "--sync-every 20": ["--sync-every", 20],
+        "--sync-every 20 --sync-int8": ["--sync-every", 20, "--sync-int8"]}
 
 
 def sent(host):

@@ -314,6 +314,7 @@ static void a_needed_option_is_asked_for(void **state)
                  "hone eval needs --model DIR: a model directory");
     assert_fails(options_need(&options, COMMAND_TRAIN, OPTION_output_dir), ERR_ARGUMENT,
                  "hone train needs --output DIR: where the result goes");
+    assert_fails(options_need(&options, COMMAND_TRAIN, OPTION_output_dir), ERR_ARGUMENT, "--model DIR --data FILE --output DIR");
     assert_fails(options_need(&options, COMMAND_GENERATE, OPTION_prompt), ERR_ARGUMENT, "hone generate needs --prompt TEXT");
     assert_ok(options_need(&options, COMMAND_EVAL, OPTION_dtype));
     assert_ok(options_set(&options, COMMAND_EVAL, "model", "dir", "a test"));

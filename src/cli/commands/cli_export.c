@@ -3,6 +3,11 @@
 #include "cli/signals.h"
 #include "cli/view/out.h"
 
+/* Of a change: noise that is not worth a word, and noise and a part left that are worth a remedy. */
+#define NOISE_SMALL 0.1
+#define NOISE_LARGE 0.4
+#define LEFT_MIN 0.95
+
 static double export_number(const json_t *object, const char *key)
 {
     return json_number_value(json_object_get(object, key));
@@ -23,8 +28,22 @@ static void print_files(const json_t *report)
     out_print("dry run     nothing was written; without --dry-run the same command begins\n");
 }
 
+/* What rounding did to what was trained. Returns whether it is a reason to do something. */
+static bool print_rounding(const json_t *row)
+{
+    double noise = export_number(row, "change_lost"), left = export_number(row, "change_kept");
+    if (!json_object_get(row, "change_lost"))
+        return false;
+    if (noise < NOISE_SMALL)
+        out_print("; all of the adapter's change is in it");
+    else
+        out_print("; %.0f%% of the adapter's change is in it, and rounding adds noise %.2g times as large", 100 * left, noise);
+    return noise >= NOISE_LARGE || left < LEFT_MIN;
+}
+
 static void export_print_report(const json_t *report)
 {
+    bool rounded = false;
     size_t i;
     const json_t *row, *difference = json_object_get(report, "logits_difference");
     char bytes[32];
@@ -38,12 +57,13 @@ static void export_print_report(const json_t *report)
             out_print(", for %s, whose blocks of %lld numbers do not divide their rows",
                       json_string_value(json_object_get(row, "instead_of")),
                       (long long)json_integer_value(json_object_get(row, "block")));
-        if (json_object_get(row, "change_lost"))
-            out_print("; rounding lost %.*f%% of the adapter's change (%.1f%% arrived on average)",
-                      export_number(row, "change_lost") < 1, 100 * export_number(row, "change_lost"),
-                      100 * export_number(row, "change_kept"));
+        rounded |= print_rounding(row);
         out_print("\n");
     }
+    if (rounded)
+        out_print(
+            "what was trained is small next to this rounding, so the merged model may answer unlike the adapter: write --type "
+            "f32 (or f16), train for longer, or use the adapter next to its model (docs/export.md)\n");
     if (json_is_true(json_object_get(report, "dry_run"))) {
         print_files(report);
         return;
