@@ -13,7 +13,7 @@ const struct row_kind_keys row_kinds[ROW_KINDS] = {
 };
 
 /* Keys that some kinds have besides. */
-static const char *const MORE[] = {"system", "tools", "input", "history", "chat_template_kwargs"};
+static const char *const MORE[] = {"system", "tools", "input", "history", "chat_template_kwargs", "label", "kto_tag"};
 
 const char *row_key_name(int number)
 {

@@ -108,6 +108,28 @@ static enum status take_preference(struct content *c)
     return take_answer(c, "chosen");
 }
 
+/* KTO's rows say of an answer whether it is good. In CSV that is a string. */
+static bool is_verdict(const json_t *value)
+{
+    static const char *const words[] = {"true", "false", "True", "False", "TRUE", "FALSE"};
+    for (size_t i = 0; json_is_string(value) && i < sizeof words / sizeof *words; i++)
+        if (!strcmp(json_string_value(value), words[i]))
+            return true;
+    return json_is_boolean(value);
+}
+
+static enum status refuse_verdicts(const json_t *tree, enum row_kind kind)
+{
+    static const char *const keys[] = {"label", "kto_tag"};
+    for (size_t i = 0; kind != ROW_TEXT && i < sizeof keys / sizeof *keys; i++)
+        if (is_verdict(json_object_get(tree, keys[i])))
+            return fail(ERR_DATA,
+                        "\"%s\" marks the answer as good or bad, as KTO's rows do, and hone would train both: keep the rows with "
+                        "good answers, without this key",
+                        keys[i]);
+    return OK;
+}
+
 static enum status row_take(struct content *c, enum row_kind kind)
 {
     switch (kind) {
@@ -186,6 +208,7 @@ static enum status encode_text(const struct chat *chat, struct content *c, struc
 
 static enum status encode_tree(const struct chat *chat, struct content *c, enum row_kind kind, struct chat_row *out)
 {
+    TRY(refuse_verdicts(c->tree, kind));
     TRY(row_take(c, kind));
     return c->messages ? encode_conversation(chat, c, out) : encode_text(chat, c, out);
 }

@@ -91,6 +91,7 @@ def broken():
                             'message 1 is from "alien"'),
         "a call that is none": (lambda r: dump({"conversations": [{"from": "function_call", "value": word(r)}]}).encode(),
                                 "message 1 is a function_call"),
+        "an answer marked as bad": (lambda r: dump({"prompt": word(r), "completion": "x", "label": False}).encode(), "as KTO's rows do"),
         "Alpaca without an answer": (lambda r: dump({"instruction": word(r), "output": 5}).encode(), '"output" is a number'),
         "the same twice": (lambda r: dump({"chosen": [USER, ANSWER], "rejected": [USER, ANSWER]}).encode(), "are the same"),
         "tools of a wrong type": (lambda r: dump({"tools": {"a": 1}, **CHAT}).encode(), '"tools" is an object, not a list'),

@@ -235,6 +235,14 @@ static void a_message_may_be_no_target(void **state)
            "<|im_start|>assistant\n[d<|im_end|>]\n");
     expect("{{ messages[0]|tojson }}", "{\"messages\": [{\"role\": \"user\", \"content\": \"a\", \"train\": false}]}",
            "{\"role\": \"user\", \"content\": \"a\"}");
+    /* OpenAI's */
+    expect(CHATML,
+           "{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}, {\"role\": \"assistant\", \"content\": \"b\", \"weight\": "
+           "0}, {\"role\": \"user\", \"content\": \"c\"}, {\"role\": \"assistant\", \"content\": \"d\", \"weight\": 1}]}",
+           "<|im_start|>user\na<|im_end|>\n<|im_start|>assistant\nb<|im_end|>\n<|im_start|>user\nc<|im_end|>\n"
+           "<|im_start|>assistant\n[d<|im_end|>]\n");
+    expect("{{ messages[0]|tojson }}", "{\"messages\": [{\"role\": \"assistant\", \"content\": \"a\", \"weight\": 0}]}",
+           "{\"role\": \"assistant\", \"content\": \"a\"}");
 }
 
 /* How often an id occurs in a row. */
@@ -478,6 +486,7 @@ static void rows_that_cannot_be_used_say_why(void **state)
         {"{\"messages\": [{\"role\": \"user\", \"content\": 5}]}", "message 1 (user) has no \"content\""},
         {"{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}], \"tools\": {}}", "\"tools\" is not a list"},
         {"{\"messages\": [{\"role\": \"assistant\", \"content\": \"a\", \"train\": 1}]}", "neither true nor false"},
+        {"{\"messages\": [{\"role\": \"assistant\", \"content\": \"a\", \"weight\": 0.5}]}", "neither 0, not trained, nor 1"},
         {"{\"messages\": [{\"role\": \"user\", \"content\": \"a\", \"train\": true}]}", "only an assistant's messages"},
     };
     struct chat *chat;

@@ -57,11 +57,19 @@ static enum status check_train(const json_t *wanted, const char *role, size_t i)
     return OK;
 }
 
+/* OpenAI's word for the same. */
+static enum status check_weight(const json_t *weight, const char *role, size_t i)
+{
+    if (!json_is_number(weight) || (json_number_value(weight) != 0 && json_number_value(weight) != 1))
+        return fail(ERR_DATA, "message %zu (%s) has a \"weight\" that is neither 0, not trained, nor 1", i + 1, role);
+    return OK;
+}
+
 static enum status chat_check_message(const json_t *message, size_t i, struct chat_message *out)
 {
     if (!json_is_object(message))
         return fail(ERR_DATA, "message %zu is not an object with \"role\" and \"content\"", i + 1);
-    const json_t *role = NULL, *content = NULL, *calls = NULL, *train = NULL;
+    const json_t *role = NULL, *content = NULL, *calls = NULL, *train = NULL, *weight = NULL;
     const char *name;
     json_t *item;
     json_object_foreach((json_t *)(uintptr_t)message, name, item)
@@ -74,6 +82,8 @@ static enum status chat_check_message(const json_t *message, size_t i, struct ch
             calls = item;
         else if (name[0] == 't' && strcmp(name, "train") == 0)
             train = item;
+        else if (name[0] == 'w' && strcmp(name, "weight") == 0 && !json_is_null(item))
+            weight = item;
     }
     if (!json_is_string(role) || json_string_length(role) == 0)
         return fail(ERR_DATA, "message %zu has no \"role\"; it must be a string such as \"user\" or \"assistant\"", i + 1);
@@ -81,7 +91,9 @@ static enum status chat_check_message(const json_t *message, size_t i, struct ch
         return fail(ERR_DATA, "message %zu (%s) has no \"content\"; it must be a string or a list of parts", i + 1,
                     json_string_value(role));
     out->speaker = speaker_of(json_string_value(role), (int64_t)json_string_length(role));
-    out->target = out->speaker == SPEAKER_ASSISTANT && !json_is_false(train);
+    if (weight)
+        TRY(check_weight(weight, json_string_value(role), i));
+    out->target = out->speaker == SPEAKER_ASSISTANT && !json_is_false(train) && !(weight && json_number_value(weight) == 0);
     return train ? check_train(train, json_string_value(role), i) : OK;
 }
 

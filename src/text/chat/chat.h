@@ -4,7 +4,7 @@
  * when asked for an answer: the header of the turn) to the token that ends the turn, inclusive: its content, reasoning and tool
  * calls as the template writes them, and what the template writes between and after them, which the model must generate too. A
  * template with {% generation %} blocks decides itself: exactly what they hold is trained. The mask comes from the renderer,
- * which knows the message and the turn of every byte. A message with "train": false is not a target.
+ * which knows the message and the turn of every byte. A message with "train": false or "weight": 0 is not a target.
  *
  * What is typed stays text. Bytes of a user's, system's or tool's message and of tool definitions never become special tokens.
  * In an assistant's message special tokens are recognised, as in transformers: the answer is the target.

@@ -112,7 +112,7 @@ static enum status convert_message(struct render *render, const json_t *json, in
         TRY(add_member(render, out->dict, "thinking", NO_MESSAGE, older ? older : reasoning, origin));
     json_object_foreach((json_t *)(uintptr_t)json, name, item)
     {
-        if (context_same(name, "train") || (reasoning && context_same(name, "thinking")))
+        if (context_same(name, "train") || context_same(name, "weight") || (reasoning && context_same(name, "thinking")))
             continue;
         bool thought = reasoning && context_same(name, "reasoning_content");
         newer |= thought;

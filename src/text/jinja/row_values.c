@@ -136,7 +136,8 @@ static enum status row_values_read_member(struct row_reader *r, int32_t origin, 
     struct json_span key;
     TRY(json_reader_key(&r->json, &key));
     TRY(row_values_keep_text(r, key, message ? context_key_origin(key.text, key.length, origin) : origin, &out->key));
-    if (count == MEMBERS_MAX || !is_new(before, count, out->key.text) || (message && value_is(out->key, "train")))
+    if (count == MEMBERS_MAX || !is_new(before, count, out->key.text) ||
+        (message && (value_is(out->key, "train") || value_is(out->key, "weight"))))
         return decline(r);
     bool role = message && value_is(out->key, "role");
     TRY(row_values_read_value(r, role ? NO_MESSAGE : origin, &out->value));
