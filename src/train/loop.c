@@ -18,6 +18,7 @@
 
 /* A step of AdamW or Lion moves every weight by about the learning rate, and few weights are larger than this. */
 static const double RATE_USUAL_MAX = 0.1;
+enum { FEW_STEPS = 10 }; /* where nobody asked for a number of steps */
 
 #define WITHOUT_BEST ": without --load-best-model-at-end the same command makes the last step the result"
 #define BEST_DAMAGED ". It has the lowest validation loss" WITHOUT_BEST
@@ -514,6 +515,16 @@ static void warn_of_options(const struct trainer *t)
             "--learning-rate %g is very high: a step moves every weight by about that much, and usual rates are from 1e-5 "
             "to 1e-3",
             o->learning_rate);
+    if (t->rows.steps < FEW_STEPS && !o->source[OPTION_max_steps])
+        log_message(
+            LOG_WARNING,
+            "the run has %lld step%s, in which a model learns little: lower --per-device-train-batch-size, which is %lld, "
+            "or raise --num-train-epochs; hone init chooses both",
+            (long long)t->rows.steps, t->rows.steps > 1 ? "s" : "", (long long)o->per_device_train_batch_size);
+    if (o->eval_dataset_path && file_same(o->dataset_path, o->eval_dataset_path))
+        log_message(LOG_WARNING,
+                    "--eval-data is the file of --data: its loss falls even if the model only remembers. --val-set-size 0.05 "
+                    "holds rows back instead");
     if (o->verify_every > t->rows.steps)
         log_message(LOG_WARNING, "--verify-every %lld: the run has %lld steps, and none of them will be computed twice",
                     (long long)o->verify_every, (long long)t->rows.steps);

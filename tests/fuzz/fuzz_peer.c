@@ -1,10 +1,13 @@
 /* The input is what a rank sends once the handshake has let it in, or somebody on its way: a byte that says what follows, a byte
  * that says how the network cuts it into pieces, and
  *
- *     'n', 's'    messages to a reader of notes, and to one of so many shared bytes. Each is a kind, a byte that says whether the
- *                 next eight are a length that lies, two bytes of length, and the payload. They get right MACs: the rank itself
- * is what cannot be trusted 'r'         the bytes of a connection as they are, to a reader of notes 'g'         what two other
- * ranks share: badges, verdicts, names of machines, a place to call
+ * 'n', 's': messages to a reader of notes, and to one of so many shared bytes. Each is a kind, a byte that says whether the next
+ * eight are a length that lies, two bytes of length, and the payload. They get right MACs: the rank itself is what cannot be
+ * trusted.
+ *
+ * 'r': the bytes of a connection as they are, to a reader of notes.
+ *
+ * 'g': what two other ranks share: badges, verdicts, names of machines, a place to call.
  *
  * No byte is written or read beyond the reader's room, texts end within it, and a message that is taken has a right MAC. */
 #include <stdlib.h>

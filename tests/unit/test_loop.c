@@ -94,6 +94,18 @@ static void a_run_says_which_steps_are_verified(void **state)
     assert_non_null(strstr(warnings, "--verify-every 4: the run has 3 steps, and none of them will be computed twice"));
 }
 
+static void a_run_that_shows_or_learns_little_says_so(void **state)
+{
+    (void)state;
+    struct run_result result;
+    assert_ok(run_with(SETTINGS("eval_data", data_path, "max_steps", "3"), &result));
+    assert_non_null(strstr(warnings, "--eval-data is the file of --data"));
+    assert_null(strstr(warnings, "learns little"));
+    assert_ok(run_with(SETTINGS("per_device_train_batch_size", "64", "num_train_epochs", "1"), &result));
+    assert_non_null(
+        strstr(warnings, "the run has 1 step, in which a model learns little: lower --per-device-train-batch-size, which is 64"));
+}
+
 struct chat {
     const char *question, *answer;
 };
@@ -414,6 +426,7 @@ int main(void)
         cmocka_unit_test(a_run_that_learns_nothing_any_more_ends),
         cmocka_unit_test(nan_in_the_base_is_named),
         cmocka_unit_test(a_run_says_which_steps_are_verified),
+        cmocka_unit_test(a_run_that_shows_or_learns_little_says_so),
         cmocka_unit_test(a_trained_weight_that_is_not_finite_ends_the_run),
         cmocka_unit_test(a_row_that_is_not_finite_is_named_and_its_steps_are_counted),
         cmocka_unit_test(a_resumed_run_finds_what_an_uninterrupted_one_does),
