@@ -307,8 +307,9 @@ def report(results):
               "ratios say more than the figures. Versions: "
               + ", ".join(f"{name} {version}" for name, version in results["versions"].items()) + "."), "",
         "What is compared:", "",
-        prose("SmolLM2-135M-Instruct, LoRA with r = 16 on all linear layers, AdamW, clipping. Steps are windows of random tokens, "
-              "all of them trained.", True),
+        prose("SmolLM2-135M-Instruct, from its published Q4_1 GGUF file, widened to bfloat16: the largest published model that hone has "
+              "trained. LoRA with r = 16 on all linear layers, AdamW, clipping. Steps are windows of random tokens, all of them trained.",
+              True),
         prose("PyTorch has sdpa, the adapter in the model's type and the fused AdamW. In bfloat16 it keeps no float32 copy of what "
               "it trains; hone does.", True),
         prose("TRL's SFTTrainer has batches of 4 chats and trains on the last answer only; hone trains on all answers, with no "

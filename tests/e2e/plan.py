@@ -9,7 +9,7 @@ their authors publish them.
 import json
 import os
 
-from case import SANITIZED, Case, main
+from case import SANITIZED, TINY, Case, main, run
 
 T, RANK = 4096, 16
 LLAMA3 = dict(model_type="llama", vocab_size=128256, num_key_value_heads=8, max_position_embeddings=131072, rms_norm_eps=1e-5,
@@ -93,6 +93,12 @@ class Plans(Case):
         self.assertEqual(blocks["gradients"]["bytes"], 4 * trained)
         self.assertEqual(blocks["trainable"]["bytes"], 2 * trained)
         self.assertEqual(blocks["optimizer state"]["bytes"], 12 * trained + 256)
+
+    def test_a_type_that_the_processor_has_no_units_for_is_warned_of(self):
+        words = ("plan", "--model", TINY, "--device", "cpu", "--dtype")
+        for dtype, warned in ("bfloat16", True), ("float32", False), ("auto", False):
+            r = run(*words, dtype, env={**os.environ, "DNNL_MAX_CPU_ISA": "AVX512_CORE"})
+            self.assertEqual((r.returncode, "this processor has no units for it" in r.stderr), (0, warned), r.stderr)
 
     def test_lora_leaves_the_weights_in_their_files_and_adds_its_arrays(self):
         for model, config in MODELS.items():
