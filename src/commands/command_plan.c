@@ -12,7 +12,7 @@
 #include "data/data_summary.h"
 #include "device/kernel_list.h"
 #include "run/evaluation.h"
-#include "train/trainer.h"
+#include "train/run_warnings.h"
 
 static double plan_bits_of(const struct weight_count *weights)
 {
@@ -221,6 +221,8 @@ static enum status plan_report(const struct options *values, json_t **report)
     struct trainer t;
     struct estimate estimate;
     TRY(trainer_plan(&t, values, NULL));
+    if (values->dataset_path)
+        run_warn_of_options(&t);
     enum status status = run_samples_prepare(&t);
     if (status == OK && values->gpu)
         status = estimate_make(&t.build, !values->dataset_path, &estimate);

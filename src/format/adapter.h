@@ -79,6 +79,7 @@ bool adapter_targets(const struct adapter_config *config, const char *module, co
 /* The same for a parameter, by its module's name, a dot and its own; and whether one name means it. */
 bool adapter_targets_parameter(const struct adapter_config *config, const char *parameter);
 bool adapter_names(const struct adapter_config *config, const char *target, const char *module);
+bool adapter_pattern_names(const struct adapter_config *config, const struct adapter_pattern *pattern, const char *module);
 
 /* Whether a module is stored whole, because modules_to_save names it; and whether a weight is, by its own name, because that
  * names its module or one around it. */

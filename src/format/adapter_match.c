@@ -137,6 +137,12 @@ bool adapter_saves_by(const struct adapter_config *config, int64_t saved, const 
     return adapter_saves_weight(&one, weight);
 }
 
+bool adapter_pattern_names(const struct adapter_config *config, const struct adapter_pattern *pattern, const char *module)
+{
+    char name[NAME_SIZE];
+    return pattern_matches(pattern->module, in_whole(config, name, module));
+}
+
 static double by_pattern(const struct adapter_pattern *patterns, int64_t count, const char *module, double otherwise)
 {
     for (int64_t i = 0; i < count; i++)

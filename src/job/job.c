@@ -104,12 +104,15 @@ static enum status check_targets(const struct job *j, struct model *m)
     const struct adapter_config *lora = j->taken_over ? &m->adapter : &j->lora;
     const struct tuning tuning = {.lora = lora};
     struct net net;
-    if (j->full || (lora->all_linear && !lora->parameter_count))
+    bool patterns = !j->taken_over && (lora->rank_patterns || lora->alpha_patterns);
+    if (j->full || (lora->all_linear && !lora->parameter_count && !patterns))
         return OK;
     enum status status =
         net_build(&net, &m->store, &m->weights, m->family, &m->config, &tuning, RUN_FLOAT32, NET_LOGITS, 1, 1, 0);
     if (status == OK)
         status = lora_check(m, lora);
+    if (status == OK && patterns)
+        status = lora_check_patterns(m, lora);
     net_free(&net);
     return status;
 }
@@ -159,6 +162,22 @@ void job_warn_of_ranks(const struct job *j, bool ranks)
         log_message(LOG_WARNING,
                     "--shard weights divides frozen weights, not those that are trained: with --finetuning-type full "
                     "each rank keeps all of them, as with --shard gradients");
+}
+
+/* An option that was given and does nothing in this job. */
+static void warn_of_idle(const struct job *j)
+{
+    static const enum option of_lora[] = {
+        OPTION_lora_r,     OPTION_lora_alpha,   OPTION_lora_dropout,  OPTION_lora_target_modules,
+        OPTION_use_rslora, OPTION_rank_pattern, OPTION_alpha_pattern, OPTION_lora_target_parameters};
+    const struct options *o = j->options;
+    for (size_t i = 0; j->full && i < sizeof of_lora / sizeof of_lora[0]; i++)
+        if (o->source[of_lora[i]])
+            log_message(LOG_WARNING, "%s does nothing: --finetuning-type full trains all weights, and no adapter",
+                        o->source[of_lora[i]]);
+    if (o->source[OPTION_adam_epsilon] && o->optim != CHOICE_optim_adamw)
+        log_message(LOG_WARNING, "%s does nothing: only --optim adamw divides by a root that it is added to",
+                    o->source[OPTION_adam_epsilon]);
 }
 
 static enum status count_rows(struct job *j)
@@ -237,7 +256,9 @@ static enum status job_decide(struct job *j, struct model *m)
     TRY(job_check_ranks(j->options));
     TRY(settings_check_length(j->options, j->window));
     TRY(count_rows(j));
-    return check_targets(j, m);
+    TRY(check_targets(j, m));
+    warn_of_idle(j);
+    return OK;
 }
 
 /* Only the model's configuration; its weights are opened with the programs that need them. */

@@ -55,13 +55,19 @@ enum status lora_start(const struct model *m, struct engine *e, uint64_t seed)
     return OK;
 }
 
+/* The module that a pair was added to; false: the tensor is of none. */
+static bool module_of(const struct tensor *t, char module[static NAME_SIZE])
+{
+    const char *end = lora_module_end(t);
+    snprintf(module, NAME_SIZE, "%.*s", end ? (int)(end - t->name) : 0, t->name);
+    return end;
+}
+
 /* Whether a pair was added to a module because of this target. */
 static bool is_target(const struct adapter_config *config, const struct tensor *t, const char *target)
 {
-    const char *end = lora_module_end(t);
     char module[NAME_SIZE];
-    snprintf(module, sizeof module, "%.*s", end ? (int)(end - t->name) : 0, t->name);
-    return end && adapter_names(config, target, module);
+    return module_of(t, module) && adapter_names(config, target, module);
 }
 
 static bool is_router(const struct model *m, const char *weight)
@@ -111,6 +117,28 @@ static enum status check_parameters(const struct model *m, const struct adapter_
                         config->parameters[k]);
     }
     return OK;
+}
+
+static enum status check_patterns(const struct model *m, const struct adapter_config *config, const char *option,
+                                  const struct adapter_pattern *patterns, int64_t count)
+{
+    for (int64_t k = 0; k < count; k++) {
+        bool found = false;
+        char module[NAME_SIZE];
+        for (int64_t i = 0; i < m->store.count && !found; i++)
+            found = module_of(m->store.tensor[i], module) && adapter_pattern_names(config, &patterns[k], module);
+        if (!found)
+            return fail(ERR_ARGUMENT,
+                        "%s: \"%s\" is the end of no module that gets an adapter; names are as in q_proj or layers.0.mlp.up_proj",
+                        option, patterns[k].module);
+    }
+    return OK;
+}
+
+enum status lora_check_patterns(const struct model *m, const struct adapter_config *config)
+{
+    TRY(check_patterns(m, config, "--rank-pattern", config->rank_pattern, config->rank_patterns));
+    return check_patterns(m, config, "--alpha-pattern", config->alpha_pattern, config->alpha_patterns);
 }
 
 enum status lora_check(const struct model *m, const struct adapter_config *config)

@@ -11,5 +11,7 @@ enum status lora_start(const struct model *m, struct engine *e, uint64_t seed);
 /* After the programs are built: fails if a target of the configuration is not a linear layer of the model, and names those that
  * are. */
 enum status lora_check(const struct model *m, const struct adapter_config *config);
+/* The same for a pattern of ranks or alphas that no adapted module has. */
+enum status lora_check_patterns(const struct model *m, const struct adapter_config *config);
 
 #endif

@@ -15,10 +15,7 @@
 #include "state/disk_budget.h"
 #include "train/metrics.h"
 #include "train/nan_trace.h"
-
-/* A step of AdamW or Lion moves every weight by about the learning rate, and few weights are larger than this. */
-static const double RATE_USUAL_MAX = 0.1;
-enum { FEW_STEPS = 10 }; /* where nobody asked for a number of steps */
+#include "train/run_warnings.h"
 
 #define WITHOUT_BEST ": without --load-best-model-at-end the same command makes the last step the result"
 #define BEST_DAMAGED ". It has the lowest validation loss" WITHOUT_BEST
@@ -502,39 +499,6 @@ static enum status loop_save_result(struct run *r)
     return advise(advise(checkpoint_copy_result(&t->snap, path, output), ERR_FORMAT, BEST_DAMAGED), ERR_IO, after);
 }
 
-/* What the options ask for that this run cannot give, or gives at a price. */
-static void warn_of_options(const struct trainer *t)
-{
-    const struct options *o = t->job.options;
-    int64_t evals = o->eval_steps ? divide_up(t->rows.steps, o->eval_steps) : 1;
-    if (t->job.rate_words[0])
-        log_message(LOG_INFO, "learning rate %s", t->job.rate_words);
-    if (o->learning_rate > RATE_USUAL_MAX)
-        log_message(
-            LOG_WARNING,
-            "--learning-rate %g is very high: a step moves every weight by about that much, and usual rates are from 1e-5 "
-            "to 1e-3",
-            o->learning_rate);
-    if (t->rows.steps < FEW_STEPS && !o->source[OPTION_max_steps])
-        log_message(
-            LOG_WARNING,
-            "the run has %lld step%s, in which a model learns little: lower --per-device-train-batch-size, which is %lld, "
-            "or raise --num-train-epochs; hone init chooses both",
-            (long long)t->rows.steps, t->rows.steps > 1 ? "s" : "", (long long)o->per_device_train_batch_size);
-    if (o->eval_dataset_path && file_same(o->dataset_path, o->eval_dataset_path))
-        log_message(LOG_WARNING,
-                    "--eval-data is the file of --data: its loss falls even if the model only remembers. --val-set-size 0.05 "
-                    "holds rows back instead");
-    if (o->verify_every > t->rows.steps)
-        log_message(LOG_WARNING, "--verify-every %lld: the run has %lld steps, and none of them will be computed twice",
-                    (long long)o->verify_every, (long long)t->rows.steps);
-    if (o->early_stopping_patience >= evals)
-        log_message(LOG_WARNING,
-                    "--early-stopping-patience %lld: the run validates %lld time%s after its start and cannot end early: lower "
-                    "--eval-steps or the patience",
-                    (long long)o->early_stopping_patience, (long long)evals, evals > 1 ? "s" : "");
-}
-
 static enum status loop_finish(struct run *r)
 {
     struct trainer *t = r->t;
@@ -559,7 +523,7 @@ static enum status loop_run_steps(struct run *r)
 {
     struct trainer *t = r->t;
     TRY(metrics_open(&r->metrics, t));
-    warn_of_options(t);
+    run_warn_of_options(t);
     r->start = clock_seconds();
     loop_tell(r, (struct run_event){.kind = RUN_START});
     enum status status = keep_best(r);
@@ -601,7 +565,7 @@ enum status run_all(struct trainer *t, run_listener *listener, void *context, st
         return ERR_MEMORY;
     TRY(group_agree(t->build.group, writes(&r) ? make_output(t, output) : OK));
     if (t->job.options->dry_run) {
-        warn_of_options(t);
+        run_warn_of_options(t);
         return OK;
     }
     enum status status = loop_run_steps(&r);

@@ -9,7 +9,7 @@ their authors publish them.
 import json
 import os
 
-from case import SANITIZED, TINY, Case, main, run
+from case import CHAT, SANITIZED, TINY, Case, main, run
 
 T, RANK = 4096, 16
 LLAMA3 = dict(model_type="llama", vocab_size=128256, num_key_value_heads=8, max_position_embeddings=131072, rms_norm_eps=1e-5,
@@ -93,6 +93,14 @@ class Plans(Case):
         self.assertEqual(blocks["gradients"]["bytes"], 4 * trained)
         self.assertEqual(blocks["trainable"]["bytes"], 2 * trained)
         self.assertEqual(blocks["optimizer state"]["bytes"], 12 * trained + 256)
+
+    def test_it_warns_of_what_a_run_would(self):
+        data = self.write("chats.jsonl", *[CHAT] * 8)
+        words = ("--model", TINY, "--data", data, "--eval-data", data, "--max-steps", 4, "--warmup-steps", 4, "--early-stopping-patience", 9)
+        plan = run("plan", *words)
+        dry = run("train", *words, "--output", self.dir / "out", "--dry-run")
+        for said in ("--eval-data is the file of --data", "--warmup-steps 4: the run has 4 steps", "cannot end early"):
+            self.assertEqual((plan.stderr.count(said), dry.stderr.count(said)), (1, 1), said)
 
     def test_a_type_that_the_processor_has_no_units_for_is_warned_of(self):
         words = ("plan", "--model", TINY, "--device", "cpu", "--dtype")

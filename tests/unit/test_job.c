@@ -1,4 +1,5 @@
 /* What a job refuses, without a device and without a model's weights. */
+#include "base/log.h"
 #include "failing.h"
 #include "test.h"
 #include "trainer_rig.h"
@@ -24,6 +25,8 @@ static void what_cannot_be_is_refused_without_device_and_weights(void **state)
     (void)state;
     const struct refusal refusals[] = {
         {{"lora_target_modules", "nope"}, "not a linear layer that LoRA can adapt"},
+        {{"rank_pattern", "nope=8"}, "--rank-pattern: \"nope\" is the end of no module that gets an adapter"},
+        {{"alpha_pattern", "v_proj=8", "lora_target_modules", "q_proj"}, "--alpha-pattern: \"v_proj\" is the end of no module"},
         {{"finetuning_type", "full", "train_norms", "true"}, "--train-norms is for LoRA"},
         {{"finetuning_type", "full", "load_in_4bit", "true"}, "--load-in-4bit is for LoRA"},
         {{"finetuning_type", "qlora", "load_in_4bit", "false"}, "take lora"},
@@ -67,6 +70,38 @@ static void a_job_decides_without_device_and_weights(void **state)
     arena_free(&r.arena);
 }
 
+static char warnings[1024];
+
+static void keep(void *context, enum log_level level, const char *message)
+{
+    (void)context, (void)level;
+    snprintf(warnings + strlen(warnings), sizeof warnings - strlen(warnings), "%s\n", message);
+}
+
+static void what_does_nothing_is_warned_of(void **state)
+{
+    static const struct {
+        const char *settings[5], *says;
+    } idle[] = {{{"finetuning_type", "full", "lora_alpha", "8"}, "does nothing: --finetuning-type full trains all weights"},
+                {{"optim", "lion", "adam_epsilon", "1e-6"}, "does nothing: only --optim adamw"},
+                {{"lora_alpha", "8", "adam_epsilon", "1e-6"}, NULL}};
+    (void)state;
+    for (size_t i = 0; i < sizeof idle / sizeof idle[0]; i++) {
+        struct rig r;
+        struct job j;
+        set_job(&r, idle[i].settings);
+        warnings[0] = 0;
+        log_set_sink(keep, NULL);
+        assert_ok(job_open_run(&j, &r.options, LOSS_cross_entropy));
+        log_set_sink(NULL, NULL);
+        assert_int_equal(strstr(warnings, "does nothing") != NULL, idle[i].says != NULL);
+        if (idle[i].says)
+            assert_non_null(strstr(warnings, idle[i].says));
+        job_close(&j);
+        arena_free(&r.arena);
+    }
+}
+
 /* Fails if what a job has taken so far is not freed, or is used. */
 static void memory_may_run_out_anywhere(void **state)
 {
@@ -91,6 +126,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_cannot_be_is_refused_without_device_and_weights),
         cmocka_unit_test(a_job_decides_without_device_and_weights),
+        cmocka_unit_test(what_does_nothing_is_warned_of),
         cmocka_unit_test(memory_may_run_out_anywhere),
     };
     return cmocka_run_group_tests(tests, make_models, remove_models);

@@ -101,6 +101,8 @@ static void a_run_that_shows_or_learns_little_says_so(void **state)
     assert_ok(run_with(SETTINGS("eval_data", data_path, "max_steps", "3"), &result));
     assert_non_null(strstr(warnings, "--eval-data is the file of --data"));
     assert_null(strstr(warnings, "learns little"));
+    assert_ok(run_with(SETTINGS("max_steps", "3", "warmup_steps", "3"), &result));
+    assert_non_null(strstr(warnings, "--warmup-steps 3: the run has 3 steps, so that the learning rate only rises"));
     assert_ok(run_with(SETTINGS("per_device_train_batch_size", "64", "num_train_epochs", "1"), &result));
     assert_non_null(
         strstr(warnings, "the run has 1 step, in which a model learns little: lower --per-device-train-batch-size, which is 64"));

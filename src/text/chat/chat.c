@@ -58,7 +58,7 @@ static enum status check_train(const json_t *wanted, const char *role, size_t i)
 }
 
 /* OpenAI's word for the same. */
-static enum status check_weight(const json_t *weight, const char *role, size_t i)
+static enum status chat_check_weight(const json_t *weight, const char *role, size_t i)
 {
     if (!json_is_number(weight) || (json_number_value(weight) != 0 && json_number_value(weight) != 1))
         return fail(ERR_DATA, "message %zu (%s) has a \"weight\" that is neither 0, not trained, nor 1", i + 1, role);
@@ -92,7 +92,7 @@ static enum status chat_check_message(const json_t *message, size_t i, struct ch
                     json_string_value(role));
     out->speaker = speaker_of(json_string_value(role), (int64_t)json_string_length(role));
     if (weight)
-        TRY(check_weight(weight, json_string_value(role), i));
+        TRY(chat_check_weight(weight, json_string_value(role), i));
     out->target = out->speaker == SPEAKER_ASSISTANT && !json_is_false(train) && !(weight && json_number_value(weight) == 0);
     return train ? check_train(train, json_string_value(role), i) : OK;
 }

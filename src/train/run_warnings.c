@@ -1,0 +1,48 @@
+/* The warnings before a run's first step. */
+#include "train/run_warnings.h"
+
+#include "base/file.h"
+#include "base/log.h"
+#include "base/number.h"
+
+/* A step of AdamW or Lion moves every weight by about the learning rate, and few weights are larger than this. */
+static const double RATE_USUAL_MAX = 0.1;
+enum { FEW_STEPS = 10 }; /* where nobody asked for a number of steps */
+
+void run_warn_of_options(const struct trainer *t)
+{
+    const struct options *o = t->job.options;
+    int64_t evals = o->eval_steps ? divide_up(t->rows.steps, o->eval_steps) : 1;
+    if (t->job.rate_words[0])
+        log_message(LOG_INFO, "learning rate %s", t->job.rate_words);
+    if (o->learning_rate > RATE_USUAL_MAX)
+        log_message(
+            LOG_WARNING,
+            "--learning-rate %g is very high: a step moves every weight by about that much, and usual rates are from 1e-5 "
+            "to 1e-3",
+            o->learning_rate);
+    if (t->rows.steps < FEW_STEPS && !o->source[OPTION_max_steps])
+        log_message(
+            LOG_WARNING,
+            "the run has %lld step%s, in which a model learns little: lower --per-device-train-batch-size, which is %lld, "
+            "or raise --num-train-epochs; hone init chooses both",
+            (long long)t->rows.steps, t->rows.steps > 1 ? "s" : "", (long long)o->per_device_train_batch_size);
+    if (o->eval_dataset_path && file_same(o->dataset_path, o->eval_dataset_path))
+        log_message(LOG_WARNING,
+                    "--eval-data is the file of --data: its loss falls even if the model only remembers. --val-set-size 0.05 "
+                    "holds rows back instead");
+    if (o->verify_every > t->rows.steps)
+        log_message(LOG_WARNING, "--verify-every %lld: the run has %lld steps, and none of them will be computed twice",
+                    (long long)o->verify_every, (long long)t->rows.steps);
+    if (o->warmup_steps && o->warmup_steps >= t->rows.steps)
+        log_message(
+            LOG_WARNING,
+            "--warmup-steps %lld: the run has %lld step%s, so that the learning rate only rises, and does not come to what "
+            "was asked for: lower it, or leave --warmup-ratio to choose",
+            (long long)o->warmup_steps, (long long)t->rows.steps, t->rows.steps > 1 ? "s" : "");
+    if (o->early_stopping_patience >= evals)
+        log_message(LOG_WARNING,
+                    "--early-stopping-patience %lld: the run validates %lld time%s after its start and cannot end early: lower "
+                    "--eval-steps or the patience",
+                    (long long)o->early_stopping_patience, (long long)evals, evals > 1 ? "s" : "");
+}
