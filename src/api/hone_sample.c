@@ -128,7 +128,7 @@ static enum status sample_text(struct trainer *t, const char *prompt, int64_t ma
 {
     struct answer greedy = {.sampling = {0, 1, 0}, .max_new_tokens = max_new_tokens};
     TRY(check_ready(t));
-    TRY(answer_encode(t->rows.chat, NULL, prompt, false, row));
+    TRY(answer_encode(t->rows.chat, NULL, prompt, t->job.options->raw, row));
     TRY(data_check_ids(row->tokens.id, row->tokens.count, t->build.session.model.config.vocabulary));
     return sample_trainer(t, &greedy, row->tokens.id, row->tokens.count, stream, answered);
 }

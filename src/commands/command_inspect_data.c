@@ -332,6 +332,7 @@ static enum status inspect_data_inspect(struct inspection *in, json_t **report)
         return fail(ERR_MEMORY, "out of memory while writing a report");
     TRY(source_open(&in->source, in->options->dataset_path, "train", in->options->column_mapping));
     TRY(chat_open(&in->chat, in->options->model_name_or_path));
+    chat_set_raw(in->chat, in->options->raw);
     TRY(checker_open(&in->checker, in->chat));
     TRY(find_limit(in));
     TRY(inspect_data_walk(in));

@@ -221,9 +221,9 @@ static enum status plan_report(const struct options *values, json_t **report)
     struct trainer t;
     struct estimate estimate;
     TRY(trainer_plan(&t, values, NULL));
-    if (values->dataset_path)
-        run_warn_of_options(&t);
     enum status status = run_samples_prepare(&t);
+    if (status == OK && values->dataset_path)
+        run_warn_of_options(&t);
     if (status == OK && values->gpu)
         status = estimate_make(&t.build, !values->dataset_path, &estimate);
     if (status == OK)

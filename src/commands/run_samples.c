@@ -19,7 +19,7 @@ static int keep_text(void *context, const char *text, size_t length)
 
 static enum status run_samples_encode(struct trainer *t, const char *prompt, struct chat_row *row)
 {
-    TRY(answer_encode(t->rows.chat, NULL, prompt, false, row));
+    TRY(answer_encode(t->rows.chat, NULL, prompt, t->job.options->raw, row));
     return data_check_ids(row->tokens.id, row->tokens.count, t->build.session.model.config.vocabulary);
 }
 

@@ -153,6 +153,24 @@ static enum status conversation_check_content(const json_t *message, const char 
     return check_parts(content, number);
 }
 
+/* OpenAI's older words: a call of a function, its result, and a refusal, which is what the assistant says. */
+static enum status from_openai(json_t *message, size_t number)
+{
+    json_t *call = json_object_get(message, "function_call"), *refusal = json_object_get(message, "refusal");
+    const char *role = json_string_value(json_object_get(message, "role"));
+    bool set = true;
+    if (call && !json_is_string(json_object_get(call, "name")))
+        return fail(ERR_DATA, "\"function_call\" of message %zu is not {\"name\": ..., \"arguments\": ...}", number);
+    if (call)
+        set = json_object_set_new(message, "tool_calls", json_pack("[{s:s, s:O}]", "type", "function", "function", call)) == 0 &&
+              json_object_del(message, "function_call") == 0;
+    if (set && json_is_string(refusal) && !json_object_get(message, "content"))
+        set = json_object_set(message, "content", refusal) == 0 && json_object_del(message, "refusal") == 0;
+    if (set && role && strcmp(role, "function") == 0)
+        set = json_object_set_new(message, "role", json_string("tool")) == 0;
+    return set ? OK : conversation_out_of_memory();
+}
+
 static enum status conversation_check_message(json_t *message, size_t number)
 {
     if (!json_is_object(message))
@@ -160,6 +178,7 @@ static enum status conversation_check_message(json_t *message, size_t number)
     TRY(drop_nulls(message));
     if (!json_object_get(message, "role") && json_object_get(message, "from"))
         TRY(from_sharegpt(message, number));
+    TRY(from_openai(message, number));
     const json_t *role = json_object_get(message, "role");
     TRY(check_role(role, number));
     return conversation_check_content(message, json_string_value(role), number);
@@ -314,10 +333,27 @@ enum status conversation_unfold(json_t *row, const char *key)
     return json_object_set_new(row, key, list) == 0 ? OK : conversation_out_of_memory();
 }
 
+/* OpenAI's older word for tools, which are functions. */
+static enum status tools_of_functions(const json_t *functions, json_t **tools)
+{
+    json_t *list = json_array(), *function;
+    size_t i;
+    bool made = list;
+    json_array_foreach(functions, i, function) made =
+        made && json_array_append_new(list, json_pack("{s:s, s:O}", "type", "function", "function", function)) == 0;
+    if (made)
+        *tools = list;
+    else
+        json_decref(list);
+    return made ? OK : conversation_out_of_memory();
+}
+
 enum status conversation_tools(const json_t *row, json_t **tools)
 {
-    json_t *given = json_member(row, "tools"), *list = json_incref(given);
+    json_t *given = json_member(row, "tools"), *list = json_incref(given), *functions = json_member(row, "functions");
     *tools = NULL;
+    if (!given && json_is_array(functions))
+        return tools_of_functions(functions, tools);
     if (json_is_string(given)) {
         json_decref(list);
         if (json_string_length(given) == 0)

@@ -26,6 +26,7 @@ struct data_summary {
     int64_t lost_tokens;                        /* cut off or dropped */
     int64_t emptied;                            /* cut rows, or windows, that were left out: no target was left in them */
     int64_t untrained;                          /* rows of this data set without a target */
+    int64_t without_template;                   /* rows read that are trained as plain text, by a model with a chat template */
 };
 
 struct data_file {
@@ -62,6 +63,7 @@ struct data_limits {
     bool skip_bad;           /* rows that cannot be used are skipped, not an error */
     int64_t vocabulary;      /* the model's; an id beyond it is an error */
     bool all_tokens;         /* every token is a target, not only the assistants' */
+    bool raw;                /* strings of prompts and answers are one text, without the chat template */
     const char *split;       /* which files of a directory: "train", "valid" or "test" */
     const char *columns;     /* which columns are which keys (data/columns.h); NULL: those that are called so */
     const char *model_dir;   /* for its tokenizer and template; may be NULL if a chat is given and there is no cache */

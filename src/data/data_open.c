@@ -22,6 +22,7 @@ static enum status data_open_encode(struct data *data, struct source *source, st
         return fail(ERR_IO, "%s: the tokenizer or the chat template was changed while this command ran; start it again",
                     limits->model_dir);
     chat_set_moment(*chat, limits->moment);
+    chat_set_raw(*chat, limits->raw);
     enum status status = encode_rows(&data->cache, source, *chat, limits);
     process_trim(); /* each thread's texts and trees, and a tokenizer's JSON */
     TRY(status);
@@ -39,7 +40,8 @@ static enum status encode_without_cache(struct data *data, struct source *source
 static enum status open_tokens(struct data *data, struct source *source, struct chat **chat, const struct data_limits *limits,
                                struct buffer *skipped)
 {
-    const struct token_key key = {limits->model_dir, limits->all_tokens, limits->vocabulary, limits->columns, limits->moment};
+    const struct token_key key = {limits->model_dir,  limits->all_tokens, limits->raw,
+                                  limits->vocabulary, limits->columns,    limits->moment};
     if (!limits->cache_dir)
         return encode_without_cache(data, source, chat, limits, skipped);
     enum status status = token_cache_open(&data->cache, source, limits->cache_dir, &key);
@@ -117,7 +119,8 @@ static enum status take_rows(struct data *data)
     }
     if (data->file_count && data->files[data->file_count - 1].end != t->rows)
         return fail(ERR_INTERNAL, "%s: rows of missing files", data->cache.dir);
-    *a = (struct data_summary){.rows = t->rows, .skipped = t->skipped, .longest = t->longest};
+    *a = (struct data_summary){
+        .rows = t->rows, .skipped = t->skipped, .longest = t->longest, .without_template = t->findings[CHECK_NO_TEMPLATE]};
     memcpy(a->kinds, t->kinds, sizeof a->kinds);
     if (t->rows) {
         a->longest_file = data->rows[t->longest_row].file;

@@ -69,6 +69,7 @@ json_t *data_summary_json(const struct data *data)
         RECORD_AS("trained_tokens", struct data, trained),
         RECORD_AS("longest_row", struct data, longest),
         RECORD_AS("untrained_rows", struct data, summary.untrained),
+        RECORD_AS("rows_without_template", struct data, summary.without_template),
         RECORD_AS("rows_read", struct data, summary.rows),
         RECORD_MADE("kinds", data_summary_kinds_json),
         RECORD_MADE("files", data_summary_files_json),

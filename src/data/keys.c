@@ -10,10 +10,12 @@ const struct row_kind_keys row_kinds[ROW_KINDS] = {
     [ROW_ALPACA] = {"Alpaca", {"instruction", "output"}},
     [ROW_SHAREGPT] = {"ShareGPT", {"conversations"}},
     [ROW_PREFERENCE] = {"preference", {"chosen", "rejected"}},
+    [ROW_PAIR] = {"OpenAI's preference", {"input", "preferred_output"}},
 };
 
 /* Keys that some kinds have besides. */
-static const char *const MORE[] = {"system", "tools", "input", "history", "chat_template_kwargs", "label", "kto_tag"};
+static const char *const MORE[] = {"system", "tools",  "functions", "input", "history", "chat_template_kwargs",
+                                   "label",  "kto_tag"};
 
 const char *row_key_name(int number)
 {

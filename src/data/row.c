@@ -48,21 +48,47 @@ static enum status take_lists(struct content *c, const char *before, const char 
                : fail(ERR_MEMORY, "out of memory: a JSON value");
 }
 
+/* OpenAI's: what was asked, with its tools, is an object of its own. */
+static enum status take_pair(struct content *c)
+{
+    json_t *input = json_member(c->tree, "input");
+    static const char *const keys[] = {"tools", "functions"};
+    if (!json_is_object(input) || !json_is_array(json_object_get(input, "messages")))
+        return fail(ERR_DATA, "\"input\" is %s; next to \"preferred_output\" it must be {\"messages\": [...]}", json_kind(input));
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
+        if (json_array_size(json_member(input, keys[i])) && json_object_set(c->tree, keys[i], json_member(input, keys[i])) != 0)
+            return fail(ERR_MEMORY, "out of memory: a JSON value");
+    if (json_object_set(c->tree, "prompt", json_object_get(input, "messages")) != 0)
+        return fail(ERR_MEMORY, "out of memory: a JSON value");
+    return take_lists(c, "prompt", "preferred_output");
+}
+
 static enum status take_strings(struct content *c, const char *before, const char *key)
 {
     TRY(row_take_text(c->tree, before, &c->prompt, &c->prompt_length));
     return row_take_text(c->tree, key, &c->rest, &c->rest_length);
 }
 
+/* What a user asks, and what the assistant answers. */
+static enum status take_exchange(struct content *c, const char *key)
+{
+    c->first = 1;
+    c->messages = json_pack("[{s:s, s:O}, {s:s, s:O}]", "role", "user", "content", json_member(c->tree, "prompt"), "role",
+                            "assistant", "content", json_member(c->tree, key));
+    return c->messages ? OK : fail(ERR_MEMORY, "out of memory: a JSON value");
+}
+
 /* Prompt and answer are both strings or both lists. */
-static enum status take_answer(struct content *c, const char *key)
+static enum status take_answer(const struct chat *chat, struct content *c, const char *key)
 {
     const json_t *prompt = json_member(c->tree, "prompt"), *answer = json_member(c->tree, key);
     bool strings = json_is_string(prompt) && json_is_string(answer);
     if (!strings && !(json_is_array(prompt) && json_is_array(answer)))
         return fail(ERR_DATA, "\"prompt\" is %s and \"%s\" is %s; both must be strings, or both lists of messages",
                     json_kind(prompt), key, json_kind(answer));
-    return strings ? take_strings(c, "prompt", key) : take_lists(c, "prompt", key);
+    if (strings)
+        return chat_takes_strings(chat) ? take_exchange(c, key) : take_strings(c, "prompt", key);
+    return take_lists(c, "prompt", key);
 }
 
 /* Where two texts begin to differ; a space before that place belongs to the answers, as in TRL. */
@@ -97,7 +123,7 @@ static enum status take_whole_answers(struct content *c)
     return (size_t)c->first < n ? OK : fail(ERR_DATA, "\"chosen\" and \"rejected\" are the same, so nothing is preferred");
 }
 
-static enum status take_preference(struct content *c)
+static enum status take_preference(const struct chat *chat, struct content *c)
 {
     const json_t *chosen = json_member(c->tree, "chosen"), *rejected = json_member(c->tree, "rejected");
     if (json_is_string(chosen) != json_is_string(rejected))
@@ -105,7 +131,7 @@ static enum status take_preference(struct content *c)
                     json_kind(chosen), json_kind(rejected));
     if (!json_member(c->tree, "prompt"))
         return take_whole_answers(c);
-    return take_answer(c, "chosen");
+    return take_answer(chat, c, "chosen");
 }
 
 /* KTO's rows say of an answer whether it is good. In CSV that is a string. */
@@ -130,18 +156,19 @@ static enum status refuse_verdicts(const json_t *tree, enum row_kind kind)
     return OK;
 }
 
-static enum status row_take(struct content *c, enum row_kind kind)
+static enum status row_take(const struct chat *chat, struct content *c, enum row_kind kind)
 {
     switch (kind) {
     case ROW_MESSAGES: TRY(conversation_unfold(c->tree, "messages")); return take_lists(c, NULL, "messages");
-    case ROW_PROMPT: return take_answer(c, "completion");
+    case ROW_PROMPT: return take_answer(chat, c, "completion");
     case ROW_TEXT:
         TRY(row_take_text(c->tree, "text", &c->rest, &c->rest_length));
         c->prompt = c->rest;
         return c->rest_length ? OK : fail(ERR_DATA, "\"text\" is empty");
     case ROW_ALPACA: TRY(conversation_unfold(c->tree, "history")); return conversation_alpaca(c->tree, &c->messages);
     case ROW_SHAREGPT: TRY(conversation_unfold(c->tree, "conversations")); return conversation_sharegpt(c->tree, &c->messages);
-    case ROW_PREFERENCE: return take_preference(c);
+    case ROW_PREFERENCE: return take_preference(chat, c);
+    case ROW_PAIR: return take_pair(c);
     case ROW_KINDS: break;
     }
     return fail(ERR_INTERNAL, "a row of no kind");
@@ -178,7 +205,8 @@ static enum status encode_conversation(const struct chat *chat, struct content *
                     "\"chat_template_kwargs\" are not supported: remove the key, or write what they do into the messages");
     TRY(conversation_tools(c->tree, &c->tools));
     TRY(mark_prompt(c->messages, c->first));
-    json_t *row = json_is_array(json_object_get(c->tree, "messages")) && !json_is_string(json_object_get(c->tree, "tools"))
+    TRY(chat_fit(chat, c->messages, c->tools));
+    json_t *row = json_is_array(json_object_get(c->tree, "messages")) && json_object_get(c->tree, "tools") == c->tools
                       ? json_incref(c->tree) /* it already has the form of a chat */
                   : c->tools ? json_pack("{s:O, s:O}", "messages", c->messages, "tools", c->tools)
                              : json_pack("{s:O}", "messages", c->messages);
@@ -209,7 +237,7 @@ static enum status encode_text(const struct chat *chat, struct content *c, struc
 static enum status encode_tree(const struct chat *chat, struct content *c, enum row_kind kind, struct chat_row *out)
 {
     TRY(refuse_verdicts(c->tree, kind));
-    TRY(row_take(c, kind));
+    TRY(row_take(chat, c, kind));
     return c->messages ? encode_conversation(chat, c, out) : encode_text(chat, c, out);
 }
 

@@ -102,21 +102,20 @@ static bool spells_inside(const struct checker *c, const json_t *value)
     return false;
 }
 
-/* Plain text may hold special tokens on purpose; messages may not. */
-static bool spells_in_message(const struct checker *c, const char *text, int64_t length, enum row_kind kind)
+/* Where the texts of each kind of row are. */
+static bool spells_in_row(const struct checker *c, const char *text, int64_t length, enum row_kind kind)
 {
     static const char *const keys[] = {"messages", "conversations", "system", "instruction", "input", "output", "history"};
-    static const char *const lists[] = {"prompt", "completion", "chosen"};
+    static const char *const answers[] = {"prompt", "completion", "chosen", "input", "preferred_output"};
     bool found = false, whole = kind == ROW_MESSAGES || kind == ROW_SHAREGPT || kind == ROW_ALPACA;
     json_t *tree;
     if (parse_row(&tree, text, length) != OK)
         return false;
     for (size_t i = 0; whole && !found && i < sizeof keys / sizeof *keys; i++)
         found = spells_inside(c, json_object_get(tree, keys[i]));
-    for (size_t i = 0; !whole && !found && i < sizeof lists / sizeof *lists; i++) {
-        const json_t *value = json_object_get(tree, lists[i]);
-        found = json_is_array(value) && spells_inside(c, value);
-    }
+    for (size_t i = 0; !whole && !found && i < sizeof answers / sizeof *answers; i++)
+        found = spells_inside(c, json_object_get(tree, answers[i]));
+    found = found || (kind == ROW_TEXT && spells_inside(c, json_object_get(tree, "text")));
     json_decref(tree);
     return found;
 }
@@ -141,6 +140,18 @@ static bool escapes_ascii(const char *text, int64_t length)
     return false;
 }
 
+/* Messages may not spell special tokens. Plain text may, on purpose: it is then written as a template writes it. */
+static unsigned check_specials(const struct checker *c, const char *text, int64_t length, enum row_kind kind,
+                               const struct chat_row *row)
+{
+    if (!row->messages && !chat_has_template(c->chat))
+        return 0;
+    bool found = (spells(c, text, length) || escapes_ascii(text, length)) && spells_in_row(c, text, length, kind);
+    if (row->messages)
+        return found ? 1u << CHECK_SPECIAL : 0;
+    return found ? 0 : 1u << CHECK_NO_TEMPLATE;
+}
+
 static uint64_t row_key(const struct chat_row *row)
 {
     struct hash hash;
@@ -163,9 +174,7 @@ unsigned check_find(const struct checker *c, const char *text, int64_t length, e
         found |= 1u << CHECK_END;
     if (n > 1 && ids[0] == ids[1] && tokenizer_is_special(chat_tokenizer(c->chat), ids[0]))
         found |= 1u << CHECK_DOUBLE_BOS;
-    if (kind != ROW_TEXT && (spells(c, text, length) || escapes_ascii(text, length)) && spells_in_message(c, text, length, kind))
-        found |= 1u << CHECK_SPECIAL;
-    return found;
+    return found | check_specials(c, text, length, kind, row);
 }
 
 void check_row(const struct checker *c, const char *text, int64_t length, enum row_kind kind, const struct chat_row *row,
@@ -257,7 +266,11 @@ static const struct {
                    "template end an answer with a special token?"},
     [CHECK_SPECIAL] = {"special tokens in text",
                        "messages spell special tokens, usually because a template was applied before: give "
-                       "the original messages"},
+                       "the original messages, or --raw for prompts and completions that are strings"},
+    [CHECK_NO_TEMPLATE] =
+        {"trained without the chat template",
+         "hone chat and servers ask through the template, these rows do not: hone generate --raw asks as they do; and "
+         "prompts with completions go through it without --raw"},
     [CHECK_DUPLICATE] = {"duplicate rows", "the same tokens occur again and count more than the others: is that intended?"},
     [CHECK_LONG] = {"too long",
                     "rows have more tokens than --max-length, which is the model's window if it is not given: --excess-length "

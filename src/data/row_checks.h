@@ -11,12 +11,13 @@
 #include "data/row.h"
 
 enum check {
-    CHECK_UNTRAINED,  /* no trained token */
-    CHECK_DOUBLE_BOS, /* the row begins with the same special token twice */
-    CHECK_END,        /* the last trained token does not end the turn: the model would not learn to stop */
-    CHECK_SPECIAL,    /* the text of a message spells a special token */
-    CHECK_DUPLICATE,  /* the same tokens, with the same targets, as a row before */
-    CHECK_LONG,       /* more tokens than the summary's limit */
+    CHECK_UNTRAINED,   /* no trained token */
+    CHECK_DOUBLE_BOS,  /* the row begins with the same special token twice */
+    CHECK_END,         /* the last trained token does not end the turn: the model would not learn to stop */
+    CHECK_SPECIAL,     /* the text of a message spells a special token */
+    CHECK_NO_TEMPLATE, /* plain text, which hone chat never asks for: it goes through the chat template */
+    CHECK_DUPLICATE,   /* the same tokens, with the same targets, as a row before */
+    CHECK_LONG,        /* more tokens than the summary's limit */
     CHECKS
 };
 

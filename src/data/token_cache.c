@@ -9,7 +9,7 @@
 #include "text/chat/chat.h"
 
 /* Raised whenever the layout of the files changes. */
-enum { VERSION = 4 };
+enum { VERSION = 5 };
 
 #define UNUSED_SECONDS (30.0 * 86400)
 
@@ -18,7 +18,7 @@ extern const char *const token_digest; /* of the sources that turn a row into to
 static enum status make_key(struct token_cache *c, struct source *source, const struct token_key *key)
 {
     struct hash hash;
-    int64_t numbers[] = {VERSION, key->all_tokens, key->vocabulary, source_files(source)};
+    int64_t numbers[] = {VERSION, key->all_tokens, key->raw, key->vocabulary, source_files(source)};
     hash_init(&hash);
     hash_add(&hash, HONE_VERSION, (int64_t)sizeof HONE_VERSION);
     hash_add(&hash, token_digest, (int64_t)strlen(token_digest));

@@ -88,7 +88,7 @@ struct token_cache {
 
 struct token_key {
     const char *model_dir;
-    bool all_tokens;
+    bool all_tokens, raw;
     int64_t vocabulary;
     const char *columns; /* NULL: by their names */
     int64_t moment;      /* see data.h */

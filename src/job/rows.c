@@ -24,6 +24,7 @@ enum status rows_limits(struct data_limits *limits, const struct options *o, int
         .skip_bad = o->bad_rows == CHOICE_bad_rows_skip,
         .vocabulary = vocabulary,
         .all_tokens = o->train_on_inputs,
+        .raw = o->raw,
         .columns = o->column_mapping,
         .model_dir = o->model_name_or_path,
         .cache_dir = cache_directory(arena, o->cache_dir),

@@ -229,7 +229,7 @@ class Tiny(Case):
             --sample-prompts {prompts} --early-stopping-patience 9 --early-stopping-threshold 0.1 --load-best-model-at-end --report-to all --on-finish true
             --dtype float32 --device cpu --tf32 --cuda-graph off --cuda-code ptx --micro-batch-tokens 128 --seed 7 --threads 2 --verbose
             --nproc 1 --shard gradients --resident-layers all --activation-offloading off --ddp-timeout 900
-            --finetuning-type lora --load-in-4bit --bnb-4bit-use-double-quant --load-in-fp8 false --confine auto --json""".split()
+            --finetuning-type lora --load-in-4bit --bnb-4bit-use-double-quant --load-in-fp8 false --confine auto --raw false --json""".split()
         plan = json.loads(self.ok("plan", *line))
         bench = json.loads(self.ok("bench", *line))
         self.assertFalse(output.exists())

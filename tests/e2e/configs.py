@@ -72,7 +72,7 @@ EXPECTED = {
         "eval_steps": "2", "dtype": "bfloat16", "tf32": "true", "seed": "11"},
     "trl/sft_qlora.yaml": {
         **HF, "model_name_or_path": "model", "dataset_path": "data/prompts.jsonl", "val_set_size": "2", "output_dir": "trainer_output",
-        "max_length": "0", "train_on_inputs": "false", "finetuning_type": "lora", "load_in_4bit": "true",
+        "max_length": "0", "train_on_inputs": "false", "raw": "true", "finetuning_type": "lora", "load_in_4bit": "true",
         "bnb_4bit_use_double_quant": "false", "lora_dropout": "0", "lora_target_modules": "q_proj,v_proj", "use_rslora": "true",
         "optim": "adamw", "learning_rate": "2e-05", "warmup_ratio": "0", "max_grad_norm": "0.3", "max_steps": "2", "dtype": "float32",
         "device": "cpu"},
@@ -267,7 +267,8 @@ class Configs(Case):
     def test_completions_are_trained_alone_as_in_trl(self):
         config = self.write("few.yaml", *GOOD["trl"])
         self.assertEqual(self.options(config)["train_on_inputs"], "true")
-        self.assertEqual(self.options(config, "--data", "data/prompts.jsonl")["train_on_inputs"], "false")
+        strings = self.options(config, "--data", "data/prompts.jsonl")
+        self.assertEqual((strings["train_on_inputs"], strings["raw"]), ("false", "true"))
         both = self.write("both.yaml", *GOOD["trl"], "completion_only_loss: false")
         self.assertEqual(self.options(both, "--data", "data/prompts.jsonl")["train_on_inputs"], "true")
 

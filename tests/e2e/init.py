@@ -56,7 +56,7 @@ class Init(Case):
         """Before: --column-mapping, which the message of a file with such columns recommends, was ignored."""
         data = self.dir / "questions.csv"
         data.write_text("question,answer\n" + "".join(f"What is {i}?,It is {i}.\n" for i in range(60)))
-        self.fails(4, "init", "--model", TINY, "--data", data, "--output", self.yaml, says=["--column-mapping"])
+        self.fails(9, "init", "--model", TINY, "--data", data, "--output", self.yaml, says=["--column-mapping"])
         self.init(data, "--column-mapping", "prompt=question,completion=answer")
         self.assertIn("prompt=question,completion=answer", self.keys()["column_mapping"])
         self.ok("train", "--config", self.yaml, "--dry-run")

@@ -15,7 +15,7 @@ import re
 import shutil
 import subprocess
 
-from case import CHAT, HONE, TINY, Case, main, read_terminal, run
+from case import ASSETS, CHAT, HONE, TINY, Case, main, read_terminal, run
 
 USER, ANSWER = {"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Hello there."}
 KINDS = {
@@ -100,8 +100,8 @@ def broken():
 
 
 class Rows(Case):
-    def inspect(self, data, *more):
-        result = run("inspect", "data", "--model", TINY, "--data", data, "--json", *more)
+    def inspect(self, data, *more, model=TINY):
+        result = run("inspect", "data", "--model", model, "--data", data, "--json", *more)
         self.assertIn(result.returncode, (0, 9), result.stderr)
         return json.loads(result.stdout)
 
@@ -154,7 +154,7 @@ class Rows(Case):
         for row in report["shown"]:
             self.assertEqual(row["trained_tokens"], sum(t["trained"] for t in row["tokens"]))
             self.assertGreater(row["trained_tokens"], 0)
-            self.assertEqual(row["found"], [])
+            self.assertEqual(row["found"], ["trained without the chat template"] if row["kind"] == "text" else [])
         trained = ["".join(t["text"] for t in row["tokens"] if t["trained"]) for row in report["shown"]]
         self.assertEqual(trained, ["Hello there.<|im_end|>", " there<|im_end|>", "i there<|im_end|>", "b<|im_end|>Hi<|im_end|>",
                                    "Hello<|im_end|>", "Hello there.<|im_end|>"])
@@ -174,10 +174,16 @@ class Rows(Case):
         rows = [{"conversations": [{"from": "human", "value": "1+1"}, {"from": "function_call", "value": call},
                                    {"from": "observation", "value": "2"}, {"from": "gpt", "value": "Two"}],
                  "tools": json.dumps([{"type": "function", "function": {"name": "add"}}])}]
-        report = self.inspect(self.write("rows.jsonl", *rows))
+        data = self.write("rows.jsonl", *rows)
+        self.assertIn("does not print the tool calls of message 2", self.inspect(data)["bad"][0]["error"])
+        model = self.dir / "model"
+        shutil.copytree(TINY, model)
+        shutil.copy(ASSETS / "templates/Qwen-Qwen2.5-7B-Instruct.jinja", model / "chat_template.jinja")
+        report = self.inspect(data, model=model)
         self.assertEqual(report["bad_rows"], 0)
         text = "".join(t["text"] for t in report["shown"][0]["tokens"])
-        self.assertIn("<|im_start|>tool\n2<|im_end|>", text)
+        self.assertIn('<tool_call>\n{"name": "add", "arguments": {"a": 1}}\n</tool_call><|im_end|>', text)
+        self.assertIn("<tool_response>\n2\n</tool_response><|im_end|>", text)
         self.assertIn("Two<|im_end|>", text)
 
     def test_nulls_are_absent(self):
@@ -208,12 +214,31 @@ class Rows(Case):
         report = self.inspect(paths)
         self.assertEqual([f["weight"] for f in report["files"]], [0.5, 2, 1])
         self.assertEqual(report["rows"], 600)
-        self.assertEqual(report["checks"][4]["rows"], 400)
+        self.assertEqual(report["checks"][5]["rows"], 400)
         (self.dir / "g.jsonl.gz").write_bytes(gzip.compress(plain)[:-9])
         self.fails(4, "inspect", "data", "--model", TINY, "--data", self.dir / "g.jsonl.gz", says=["g.jsonl.gz", "breaks off"])
         (self.dir / "h.parquet").write_bytes(b"PAR1" + bytes(100))
         self.fails(4, "inspect", "data", "--model", TINY, "--data", self.dir / "h.parquet", says=["h.parquet: ", "Parquet", "cut off"])
         self.fails(3, "inspect", "data", "--model", TINY, "--data", self.dir / "none", says=["no such file"])
+
+    def test_strings_go_through_the_template_as_chat_asks(self):
+        """Before: prompt and completion were one text, which hone chat, asking through the template, never asks for."""
+        row = {"prompt": "Say hi", "completion": "Hi"}
+        chat = {"messages": [{"role": "user", "content": "Say hi"}, {"role": "assistant", "content": "Hi"}]}
+        path = self.write("rows.jsonl", row, {"prompt": "Say hi", "chosen": "Hi", "rejected": "No"}, chat)
+        shown = self.inspect(path, "--rows", 3)["shown"]
+        self.assertEqual([r["tokens"] for r in shown], [shown[2]["tokens"]] * 3)
+        raw = self.inspect(path, "--rows", 3, "--raw")
+        self.assertEqual([r["found"] for r in raw["shown"]], [["trained without the chat template"]] * 2 + [[]])
+        self.assertEqual("".join(t["text"] for t in raw["shown"][0]["tokens"]), "Say hiHi<|im_end|>")
+        out = self.dir / "out"
+        words = ("train", "--model", TINY, "--data", self.write("one.jsonl", *[row] * 8), "--max-steps", 2, "--output")
+        self.assertNotIn("without the chat template", run(*words, out, "--save-steps", 1).stderr)
+        self.assertRegex(run(*words, self.dir / "raw", "--raw").stderr, r"warning: trained without the chat template in 8 of 8 rows .*hone generate --raw asks as they do")
+        self.ok("report", self.dir / "raw")
+        self.assertIn("rows trained without the chat template", (self.dir / "raw/report.html").read_text())
+        again = run(*words, out, "--save-steps", 1, "--raw")
+        self.assertEqual((again.returncode, "--raw" in again.stderr), (2, True), again.stderr)
 
     def test_checks(self):
         """Each finding, and the reasons that stop a run."""
@@ -225,7 +250,7 @@ class Rows(Case):
         found = {c["check"]: (c["level"], c["rows"], c.get("first", {}).get("row")) for c in report["checks"]}
         self.assertEqual(found, {"nothing trained": ("ok", 0, None), "double BOS": ("ok", 0, None),
                                  "end of turn not trained": ("ok", 0, None), "special tokens in text": ("warning", 2, 2),
-                                 "duplicate rows": ("warning", 2, 3), "too long": ("ok", 0, None)})
+                                 "trained without the chat template": ("ok", 0, None), "duplicate rows": ("warning", 2, 3), "too long": ("ok", 0, None)})
         path = self.write("double.jsonl", CHAT, {"text": "<|im_start|><|im_start|>user"})
         self.fails(9, "inspect", "data", "--model", TINY, "--data", path, says=["would stop a run", "twice", "line 2"])
         path = self.write("none.jsonl", {"text": "<|im_end|>"})

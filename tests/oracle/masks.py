@@ -316,4 +316,5 @@ def main():
     sys.exit(bool(wrong) or not all(counts[name] for name in ("own", "others", "prompt", "end", "typed")))
 
 
-main()
+if __name__ == "__main__":
+    main()

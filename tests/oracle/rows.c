@@ -1,12 +1,13 @@
 /* The rows of a data set as a filter, for the tests that compare them with TRL and the tests that break them.
  *
- *     rows MODEL_DIR PATHS         {"file", "line", "kind", "ids", "mask"} for each row on stdout, or {"file", "line", "error"}
+ *     rows MODEL_DIR PATHS [raw]   {"file", "line", "kind", "ids", "mask"} for each row on stdout, or {"file", "line", "error"}
  *     rows MODEL_DIR PATHS time    rows a second of one thread's time: read, then parsed too, then recognised, rendered, encoded
  *                                  and masked, then checked
  *
  * What stops the reading is {"error"} alone.
  */
 #include <stdio.h>
+#include <string.h>
 #include <time.h>
 
 #include "data/parse.h"
@@ -111,8 +112,10 @@ int main(int argc, char **argv)
     enum status status = chat_open(&chat, argv[1]);
     if (status == OK)
         status = source_open(&source, argv[2], "train", NULL);
-    if (status == OK)
-        status = argc > 3 ? time_rows(source, chat) : print_rows(source, chat);
+    if (status == OK) {
+        chat_set_raw(chat, argc > 3 && !strcmp(argv[3], "raw"));
+        status = argc > 3 && !strcmp(argv[3], "time") ? time_rows(source, chat) : print_rows(source, chat);
+    }
     if (status != OK)
         put(json_pack("{s:s, s:i}", "error", status_message(), "code", (int)status));
     source_close(source);

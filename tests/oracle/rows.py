@@ -3,8 +3,9 @@
 
     rows.py TOOL MODEL
 
-Ids must be the same. For plain text so must the mask. In conversations TRL trains every byte after the prompt, hone the
-answer and its end of turn, so there hone's mask must lie inside TRL's and what it leaves out must be white space.
+Strings of prompts and completions are taken both ways: with --raw, as TRL joins them, and through the chat template, as TRL takes
+lists of messages. Ids must be the same. For plain text so must the mask. In conversations TRL trains every byte after the prompt,
+hone the answer and its end of turn, so there hone's mask must lie inside TRL's and what it leaves out must be white space.
 """
 import json
 import os
@@ -49,23 +50,25 @@ def kinds(end):
     whole = [{"chosen": t, "rejected": t[:-1] + [{"role": "assistant", "content": "no"}]} for t in turns]
     return {
         "text": (text, text),
-        "prompt and completion": (strings, strings),
+        "prompt and completion, raw": (strings, strings),
+        "prompt and completion": (strings, [{"prompt": [{"role": "user", "content": r["prompt"]}],
+                                             "completion": [{"role": "assistant", "content": r["completion"]}]} for r in strings]),
         "prompt and completion, lists": (lists, lists),
         "messages": ([{"messages": t} for t in turns], None),
         "ShareGPT": ([{"conversations": [{"from": names[m["role"]], "value": m["content"]} for m in t]} for t in turns],
                      [{"messages": t} for t in turns]),
         "Alpaca": (alpaca, [{"messages": [{"role": "user", "content": "\n".join(filter(None, (r["instruction"], r["input"])))},
                                           {"role": "assistant", "content": r["output"]}]} for r in alpaca]),
-        "preference": (chosen, [{"prompt": r["prompt"], "completion": r["chosen"]} for r in chosen]),
+        "preference, raw": (chosen, [{"prompt": r["prompt"], "completion": r["chosen"]} for r in chosen]),
         "preference, whole lists": (whole, [{"prompt": t[:-1], "completion": t[-1:]} for t in turns]),
     }
 
 
-def ours(rows, folder):
+def ours(rows, folder, name):
     path = os.path.join(folder, "rows.jsonl")
     with open(path, "w", encoding="utf-8") as file:
         file.writelines(json.dumps(r, ensure_ascii=False) + "\n" for r in rows)
-    out = subprocess.run([TOOL, MODEL, path], capture_output=True, text=True, check=True).stdout
+    out = subprocess.run([TOOL, MODEL, path] + ["raw"] * ("raw" in name), capture_output=True, text=True, check=True).stdout
     return [json.loads(line) for line in out.splitlines()]
 
 
@@ -86,9 +89,9 @@ def main():
     wrong = checked = 0
     for name, (mine, trl_rows) in kinds(tokenizer.eos_token).items():
         with tempfile.TemporaryDirectory() as folder:
-            got, want = ours(mine, folder), theirs(trl_rows or mine, folder, tokenizer, model)
+            got, want = ours(mine, folder, name), theirs(trl_rows or mine, folder, tokenizer, model)
         for i, (a, b) in enumerate(zip(got, want, strict=True)):
-            plain = name.split(",")[0] in ("text", "prompt and completion", "preference") and "lists" not in name
+            plain = name == "text" or "raw" in name
             problem = None
             if "error" in a:
                 problem = a["error"]

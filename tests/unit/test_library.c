@@ -111,8 +111,10 @@ static void chats_become_tokens_with_the_mask_of_training(void **state)
     for (int64_t i = 0; i < made->count; i++)
         assert_true(made->weights[i] == 0);
     hone_sequence_destroy(made);
-    made = encode(m, "{\"prompt\": \"One, \", \"completion\": \"two\"}", 0); /* any row of a data set */
-    assert_true(made->count > 8 && made->weights[0] == 0 && made->weights[made->count - 1] == 1);
+    made = encode(m, "{\"prompt\": \"Why?\", \"completion\": \"So.\"}", 0); /* any row of a data set */
+    is_text(m, made->ids, made->count, HONE_DETOKENIZE_SPECIAL,
+            "<|im_start|>user\nWhy?<|im_end|>\n<|im_start|>assistant\nSo.<|im_end|>\n");
+    assert_true(made->weights[0] == 0 && made->weights[made->count - 2] == 1);
     hone_sequence_destroy(made);
     hone_model_close(m);
 }

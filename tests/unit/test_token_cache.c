@@ -231,7 +231,8 @@ static void encode_blocks(struct token_cache *c, struct source *source, const st
 static void open_cache(struct token_cache *c, struct source **source)
 {
     assert_ok(source_open(source, chats, "train", NULL));
-    assert_ok(token_cache_open(c, *source, cache, &(struct token_key){model.dir, false, TINY_VOCABULARY, NULL, 0}));
+    const struct token_key key = {.model_dir = model.dir, .vocabulary = TINY_VOCABULARY};
+    assert_ok(token_cache_open(c, *source, cache, &key));
 }
 
 static void what_is_whole_is_kept_and_the_rest_cut_off(void **state)

@@ -91,7 +91,8 @@ enum status report_data(struct buffer *page, const struct history *h)
                 {"dropped_rows", "rows dropped", false},
                 {"lost_tokens", "tokens lost", false},
                 {"skipped_rows", "rows skipped, which cannot be used", false},
-                {"untrained_rows", "rows without a token to train", false}};
+                {"untrained_rows", "rows without a token to train", false},
+                {"rows_without_template", "rows trained without the chat template, which hone chat uses", false}};
     const json_t *data = json_object_get(h->run, "data"), *eval = json_object_get(data, "eval");
     if (!json_object_get(data, "rows"))
         return OK;

@@ -207,7 +207,7 @@ enum status foreign_data_info(struct foreign *f, const char *key, enum option op
 /* --- rows ---------------------------------------------------------------------------------------------------------------- */
 
 /* The first row, if the file has it in its first line and it is not too long. */
-static enum status look_at_row(const char *path, char *bytes, bool *has)
+static enum status look_at_row(const char *path, char *bytes, enum foreign_completion *found)
 {
     struct reader reader;
     int64_t got = 0;
@@ -219,14 +219,16 @@ static enum status look_at_row(const char *path, char *bytes, bool *has)
     int64_t length = end ? end - bytes : got;
     if (status == OK && length > 0)
         status = json_parse(&row, bytes, length, path);
-    *has = status == OK && json_object_get(row, "prompt") && json_object_get(row, "completion");
+    const json_t *prompt = json_object_get(row, "prompt"), *completion = json_object_get(row, "completion");
+    if (prompt && completion)
+        *found = json_is_string(prompt) ? COMPLETION_STRING : COMPLETION_LIST;
     json_decref(row);
     return status;
 }
 
-enum status foreign_has_completion(struct foreign *f, const char *paths, bool *has)
+enum status foreign_find_completion(struct foreign *f, const char *paths, enum foreign_completion *found)
 {
-    *has = false;
+    *found = COMPLETION_NONE;
     const char *first = arena_text(f->arena, paths, (int64_t)strcspn(paths, ","));
     if (first && file_is_directory(first))
         first = file_join(f->arena, first, "train.jsonl");
@@ -235,7 +237,7 @@ enum status foreign_has_completion(struct foreign *f, const char *paths, bool *h
     if (!file_exists(first))
         return OK;
     char *bytes = memory_alloc(ROW_BYTES_MAX);
-    enum status status = bytes ? look_at_row(first, bytes, has) : ERR_MEMORY;
+    enum status status = bytes ? look_at_row(first, bytes, found) : ERR_MEMORY;
     memory_free(bytes);
     return status == ERR_MEMORY ? status : OK; /* a file that cannot be read so is the run's to judge */
 }

@@ -20,8 +20,7 @@ static const char intro[] =
     "- all other keys are refused in one message, each with its line and the nearest that hone has\n"
     "- flags override the file, which may have hone's own options too\n\n"
     "Paths are relative to the working directory. Models and data sets of a hub must be on this machine. Of data\n"
-    "hone looks at [the keys of rows](data.md#rows); the texts of Alpaca rows and of prompts with completions\n"
-    "differ from Axolotl's and MLX-LM's.\n";
+    "hone looks at [the keys of rows](data.md#rows); the texts of Alpaca rows differ from Axolotl's.\n";
 
 static enum status append_tools(struct buffer *text, unsigned tools)
 {

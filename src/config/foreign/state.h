@@ -117,7 +117,8 @@ enum status finish_mlx(struct foreign *f);
 enum status foreign_data_list(struct foreign *f, const char *key, enum option option);
 enum status foreign_data_info(struct foreign *f, const char *key, enum option option);
 
-/* Whether the first row of the first file has a completion; not where it cannot be read. */
-enum status foreign_has_completion(struct foreign *f, const char *paths, bool *has);
+/* What the completion of the first file's first row is; none where it cannot be read. */
+enum foreign_completion { COMPLETION_NONE, COMPLETION_STRING, COMPLETION_LIST };
+enum status foreign_find_completion(struct foreign *f, const char *paths, enum foreign_completion *found);
 
 #endif

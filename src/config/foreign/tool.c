@@ -171,18 +171,21 @@ static enum status trl_length(struct foreign *f)
     return OK;
 }
 
-/* The loss of a row with a completion is that of the completion, unless it is asked for all of it. */
+/* The loss of a row with a completion is that of the completion, unless it is asked for all of it. Strings are joined. */
 static enum status trl_loss(struct foreign *f)
 {
     static const char *const keys[] = {"completion_only_loss", "assistant_only_loss"};
     const char *paths = f->given->dataset_path ? f->given->dataset_path : f->values[OPTION_dataset_path].text;
+    enum foreign_completion completion = COMPLETION_NONE;
+    if (paths)
+        TRY(foreign_find_completion(f, paths, &completion));
+    if (completion == COMPLETION_STRING)
+        TRY(foreign_set(f, OPTION_raw, "true", NULL, "it joins prompts and completions that are strings"));
     for (int i = 0; i < 2; i++)
         if (foreign_is_true(f, keys[i]))
             return set_at(f, OPTION_train_on_inputs, "false", keys[i]);
-    bool has = false;
-    if (!foreign_find(f, keys[0]) && paths)
-        TRY(foreign_has_completion(f, paths, &has));
-    return has ? foreign_set(f, OPTION_train_on_inputs, "false", NULL, "its rows have completions") : OK;
+    bool only = completion && !foreign_find(f, keys[0]);
+    return only ? foreign_set(f, OPTION_train_on_inputs, "false", NULL, "its rows have completions") : OK;
 }
 
 /* The split of a directory to validate on. */

@@ -140,19 +140,23 @@ static enum status chat_check_row(const json_t *json, struct row *row, struct ch
     return OK;
 }
 
+bool chat_has_template(const struct chat *chat)
+{
+    return chat->plain.jinja;
+}
+
 enum status chat_need_template(const struct chat *chat)
 {
-    return chat->plain.jinja
+    return chat_has_template(chat)
                ? OK
                : fail(ERR_UNSUPPORTED, "the model has no chat template, neither in chat_template.jinja nor in "
                                        "tokenizer_config.json: use a model that was tuned for conversations, or put a template "
                                        "there");
 }
 
-/* The template for a row: the one for tools where the row has some. */
-static const struct chat_template *chat_choose(const struct chat *chat, const struct row *row)
+const struct chat_template *chat_choose(const struct chat *chat, const json_t *tools)
 {
-    return chat->tools.jinja && json_is_array(row->tools) ? &chat->tools : &chat->plain;
+    return chat->tools.jinja && json_is_array(tools) ? &chat->tools : &chat->plain;
 }
 
 enum status chat_render(const struct chat *chat, const json_t *json, bool generation_prompt, struct jinja_output *out)
@@ -160,7 +164,7 @@ enum status chat_render(const struct chat *chat, const json_t *json, bool genera
     struct row row;
     TRY(chat_need_template(chat));
     TRY(chat_check_row(json, &row, NULL));
-    return template_render(chat_choose(chat, &row), row.messages, row.tools, generation_prompt, out);
+    return template_render(chat_choose(chat, row.tools), row.messages, row.tools, generation_prompt, out);
 }
 
 void chat_row_free(struct chat_row *row)
@@ -218,7 +222,7 @@ static enum status chat_encode_row(const struct chat *chat, const json_t *json, 
     out->tokens.count = out->trained = 0;
     TRY(chat_need_template(chat));
     TRY(chat_check_row(json, &row, out));
-    const struct chat_template *template = chat_choose(chat, &row);
+    const struct chat_template *template = chat_choose(chat, row.tools);
     TRY(template_render(template, row.messages, row.tools, prompt, &out->text));
     return chat_finish(chat, template, prompt, out);
 }

@@ -35,12 +35,18 @@ enum status chat_fingerprint(const char *model_dir, int64_t moment, struct hash 
 /* The moment that templates which ask for it are given; 0, as at first: that of the call. Before anything is encoded. */
 void chat_set_moment(struct chat *chat, int64_t moment);
 
+/* Strings of prompts and answers are then one text, without the template. Before anything is encoded. */
+void chat_set_raw(struct chat *chat, bool raw);
+/* Whether such strings are what a user and the assistant say: the model has a template, and nobody asked to leave it out. */
+bool chat_takes_strings(const struct chat *chat);
+
 /* The digest of the files that this chat was opened from, as they were then. */
 struct digest chat_files(const struct chat *chat);
 
 const struct tokenizer *chat_tokenizer(const struct chat *chat);
 
-/* Fails if the model has no template to render rows with. */
+/* Whether the model has a template to render rows with; the second fails if it has none. */
+bool chat_has_template(const struct chat *chat);
 enum status chat_need_template(const struct chat *chat);
 
 /* The ids that end the assistant's turn in generation. They belong to the chat. */
@@ -56,8 +62,8 @@ struct chat_row {
     struct jinja_output text; /* what was rendered, and where its bytes came from */
     struct text_range *plain; /* the bytes that were typed */
     int64_t plain_capacity;
-    struct chat_message *message; /* the role of each message */
-    int64_t messages, message_capacity;
+    struct chat_message *message;       /* the role of each message */
+    int64_t messages, message_capacity; /* messages: 0 of plain text */
 };
 
 void chat_row_free(struct chat_row *row);
@@ -69,6 +75,10 @@ void chat_row_keep_ids(struct chat_row *row);
 /* The text of a row {"messages": [{"role", "content", "train", ...}, ...], "tools": [...]}; "train" may be missing. A row that
  * cannot be used is ERR_DATA with the cause; the caller adds file and line before it. */
 enum status chat_render(const struct chat *chat, const json_t *row, bool generation_prompt, struct jinja_output *out);
+
+/* Messages in the forms that the row's template takes, changed in place: arguments of tool calls as objects or as text, a content
+ * where there is only a call, texts of parts as one, developers as the system. */
+enum status chat_fit(const struct chat *chat, json_t *messages, const json_t *tools);
 
 /* The row for training; what `out` held before is replaced. */
 enum status chat_encode(const struct chat *chat, const json_t *row, struct chat_row *out);

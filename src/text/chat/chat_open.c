@@ -228,6 +228,7 @@ static enum status chat_open_all(struct chat *chat, const char *dir)
     TRY(gguf_is_path(dir) ? chat_read_gguf(chat, dir) : read_directory(chat, dir));
     TRY(template_bind(chat, &chat->plain));
     TRY(template_bind(chat, &chat->tools));
+    TRY(forms_learn(chat));
     return prompt_learn(chat);
 }
 
@@ -273,6 +274,16 @@ void chat_set_moment(struct chat *chat, int64_t moment)
         jinja_set_moment(chat->plain.jinja, moment);
     if (chat->tools.jinja)
         jinja_set_moment(chat->tools.jinja, moment);
+}
+
+void chat_set_raw(struct chat *chat, bool raw)
+{
+    chat->raw = raw;
+}
+
+bool chat_takes_strings(const struct chat *chat)
+{
+    return chat_has_template(chat) && !chat->raw;
 }
 
 enum status chat_fingerprint(const char *model_dir, int64_t moment, struct hash *hash, struct digest *files)

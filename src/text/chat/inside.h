@@ -10,9 +10,18 @@ struct piece {
     int64_t size;
 };
 
-/* A template and how it opens the assistant's turn when asked for an answer: the text after the last byte of a user's or a
- * tool's message, and the part of the first that is there only because an answer was asked for. */
+/* A message with calls: their arguments are objects, or the JSON of one; and its content. */
+enum call_arguments { CALL_OBJECT, CALL_TEXT, CALL_ARGUMENTS };
+enum call_content { CALL_WITHOUT, CALL_EMPTY, CALL_NULL, CALL_SAID, CALL_CONTENTS };
+
+/* A template, the forms of messages that it takes, and how it opens the assistant's turn when asked for an answer: the text after
+ * the last byte of a user's or a tool's message, and the part of the first that is there only because an answer was asked for. */
 struct chat_template {
+    struct chat_forms {
+        bool calls[CALL_ARGUMENTS][CALL_CONTENTS];
+        bool parts;     /* contents that are lists of texts */
+        bool developer; /* a role of its own */
+    } forms;
     struct jinja *jinja;                        /* NULL: there is none */
     int64_t messages, tools, documents, prompt; /* the numbers of its variables */
     struct piece after_user, after_tool, added;
@@ -27,6 +36,7 @@ struct chat {
     int32_t *eos;
     int64_t eos_count;
     int32_t bos; /* -1: none */
+    bool raw;
 };
 
 /* The role of a message, as far as it matters here. */
@@ -60,6 +70,15 @@ enum status chat_finish(const struct chat *chat, const struct chat_template *tem
 /* open_gguf.c: all that a GGUF file has; and the digest of it, and whether its template asks for the date. */
 enum status chat_read_gguf(struct chat *chat, const char *path);
 enum status chat_hash_gguf(struct digest *files, const char *path, bool *dated);
+
+/* forms.c: fills in which forms of messages the templates take. */
+enum status forms_learn(struct chat *chat);
+
+/* chat.c: the template for a row: the one for tools where the row has some. */
+const struct chat_template *chat_choose(const struct chat *chat, const json_t *tools);
+
+/* prompt.c: a tool's definition, to ask templates with. */
+extern const char prompt_tools[];
 
 /* prompt.c: fills in what the templates put before an answer. What a template refuses to render stays empty. */
 enum status prompt_learn(struct chat *chat);

@@ -21,6 +21,7 @@ static enum status encode(const struct chat *chat, const struct buffer *text, in
     struct tokens *tokens = &out->tokens;
     tokens->count = 0;
     out->trained = 0;
+    out->messages = 0;
     tokens->ids_only = prompt == 0; /* no mask has to be found */
     enum status status = tokenizer_encode_surrounded(chat_tokenizer(chat), text->data, text->size, tokens);
     tokens->ids_only = false;

@@ -19,8 +19,9 @@
 /* Questions, and the answer for templates without a prompt. */
 static const char ANSWER[] = "{\"role\": \"assistant\", \"content\": \"z\"}", AFTER_USER[] = "[" USER "]",
                   AFTER_OBJECT[] = "[" USER ", " CALL("{\"a\": \"b\"}") "]",
-                  AFTER_TEXT[] = "[" USER ", " CALL("\"{\\\"a\\\": \\\"b\\\"}\"") "]",
-                  TOOLS[] = "[{\"type\": \"function\", \"function\": {\"name\": \"f\", \"description\": \"d\", \"parameters\": "
+                  AFTER_TEXT[] = "[" USER ", " CALL("\"{\\\"a\\\": \\\"b\\\"}\"") "]";
+
+const char prompt_tools[] = "[{\"type\": \"function\", \"function\": {\"name\": \"f\", \"description\": \"d\", \"parameters\": "
                             "{\"type\": \"object\", \"properties\": {\"a\": {\"type\": \"string\", \"description\": \"a\"}}, "
                             "\"required\": [\"a\"]}}}]";
 
@@ -105,7 +106,7 @@ static enum status learn(struct chat *chat, const struct chat_template *template
     json_t *messages = NULL, *definitions = NULL;
     enum status status = json_parse(&messages, sample, (int64_t)strlen(sample), "sample");
     if (status == OK)
-        status = json_parse(&definitions, TOOLS, (int64_t)sizeof TOOLS - 1, "sample");
+        status = json_parse(&definitions, prompt_tools, (int64_t)sizeof prompt_tools - 1, "sample");
     if (status == OK)
         status = prompt_ask(chat, template, messages, tools ? definitions : json_null(), out, &after[0], &added);
     if (status == OK)

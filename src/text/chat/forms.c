@@ -1,0 +1,240 @@
+/* The forms of messages that a template takes. It is asked once, by small conversations; rows are then given to it in its own.
+ *
+ * The same call of a tool has its arguments as an object for one template and as the JSON of one for another, and a template that
+ * was not made for a form often prints nonsense without an error. So what it prints is looked at.
+ */
+#include <string.h>
+
+#include "text/chat/inside.h"
+
+#define USER "{\"role\": \"user\", \"content\": \"x\"}"
+#define CALL(content, arguments)                                                                                                 \
+    "[" USER ", {\"role\": \"assistant\", " content "\"tool_calls\": [{\"id\": \"call00001\", \"type\": \"function\", "          \
+    "\"function\": {\"name\": \"f\", \"arguments\": " arguments "}}]}, {\"role\": \"tool\", \"name\": \"f\", "                   \
+    "\"tool_call_id\": \"call00001\", \"content\": \"y\"}]"
+#define OBJECT "{\"a\": \"argument-of-f\"}"
+#define TEXT "\"{\\\"a\\\": \\\"argument-of-f\\\"}\""
+#define CALLS(arguments)                                                                                                         \
+    {                                                                                                                            \
+        CALL("", arguments), CALL("\"content\": \"\", ", arguments), CALL("\"content\": null, ", arguments),                     \
+            CALL("\"content\": \"z\", ", arguments)                                                                              \
+    }
+#define PART(text) "[{\"type\": \"text\", \"text\": \"" text "\"}]"
+#define PARTS "[{\"role\": \"user\", \"content\": " PART("x") "}, {\"role\": \"assistant\", \"content\": " PART("part-of-z") "}]"
+#define ROLE(role) "[{\"role\": \"" role "\", \"content\": \"words-of-it\"}, " USER "]"
+
+/* --- asking a template ----------------------------------------------------------------------------------------------------- */
+
+/* Its text of these messages; empty if it refuses them. */
+static enum status forms_ask(const struct chat_template *template, const char *sample, struct jinja_output *out)
+{
+    json_t *messages = NULL, *tools = NULL;
+    enum status status = json_parse(&messages, sample, (int64_t)strlen(sample), "sample");
+    if (status == OK)
+        status = json_parse(&tools, prompt_tools, (int64_t)strlen(prompt_tools), "sample");
+    if (status == OK)
+        status = template_render(template, messages, strstr(sample, "tool_calls") ? tools : NULL, false, out);
+    json_decref(messages);
+    json_decref(tools);
+    if (status == ERR_MEMORY)
+        return status;
+    if (status != OK)
+        out->text.size = 0;
+    return OK;
+}
+
+static bool prints(const struct jinja_output *out, const char *text)
+{
+    return out->text.size && memmem(out->text.data, (size_t)out->text.size, text, strlen(text));
+}
+
+/* Whether the template prints `shown` of these messages, and not `nonsense`. */
+static enum status forms_takes(const struct chat_template *template, const char *sample, const char *shown, const char *nonsense,
+                               bool *takes)
+{
+    struct jinja_output out = {0};
+    enum status status = forms_ask(template, sample, &out);
+    *takes = status == OK && prints(&out, shown) && !prints(&out, nonsense);
+    jinja_output_free(&out);
+    return status;
+}
+
+#define KNOWN "developer"
+#define UNKNOWN "narrators"
+_Static_assert(sizeof KNOWN == sizeof UNKNOWN, "texts that differ only in the role's name have the same size");
+
+static bool differ_in_name(const struct buffer *a, const struct buffer *b)
+{
+    int64_t length = (int64_t)sizeof KNOWN - 1, i = 0;
+    while (i < a->size && a->size == b->size) {
+        bool name = a->size - i >= length && !memcmp(a->data + i, KNOWN, (size_t)length);
+        if (name ? memcmp(b->data + i, UNKNOWN, (size_t)length) != 0 : a->data[i] != b->data[i])
+            return false;
+        i += name ? length : 1;
+    }
+    return a->size == b->size;
+}
+
+/* A template that prints the name of any role does not know this one. */
+static enum status forms_takes_developer(const struct chat_template *template, bool *takes)
+{
+    struct jinja_output known = {0}, unknown = {0};
+    enum status status = forms_ask(template, ROLE(KNOWN), &known);
+    if (status == OK)
+        status = forms_ask(template, ROLE(UNKNOWN), &unknown);
+    *takes = status == OK && prints(&known, "words-of-it") && !differ_in_name(&known.text, &unknown.text);
+    jinja_output_free(&known);
+    jinja_output_free(&unknown);
+    return status;
+}
+
+static enum status forms_learn_template(struct chat_template *t)
+{
+    static const char *const calls[CALL_ARGUMENTS][CALL_CONTENTS] = {CALLS(OBJECT), CALLS(TEXT)}, *const nonsense[] = {
+                                                                                                      "{'a'",
+                                                                                                      "\\\"argument-of-f"};
+    for (int a = 0; t->jinja && a < CALL_ARGUMENTS; a++)
+        for (int c = 0; c < CALL_CONTENTS; c++)
+            TRY(forms_takes(t, calls[a][c], "argument-of-f", nonsense[a], &t->forms.calls[a][c]));
+    if (!t->jinja)
+        return OK;
+    TRY(forms_takes(t, PARTS, "part-of-z", "text", &t->forms.parts));
+    return forms_takes_developer(t, &t->forms.developer);
+}
+
+enum status forms_learn(struct chat *chat)
+{
+    TRY(forms_learn_template(&chat->plain));
+    return forms_learn_template(&chat->tools);
+}
+
+/* --- fitting a row --------------------------------------------------------------------------------------------------------- */
+
+static enum status forms_set(json_t *object, const char *key, json_t *value)
+{
+    return value && json_object_set_new(object, key, value) == 0 ? OK : fail(ERR_MEMORY, "out of memory: a JSON value");
+}
+
+static enum status object_of(const json_t *text, size_t number, json_t **object)
+{
+    json_error_t error;
+    const char *json = json_string_value(text);
+    int64_t length = (int64_t)json_string_length(text);
+    enum status status =
+        !json_affordable(json, length) ? ERR_DATA : json_load(object, length ? json : "{}", length ? length : 2, 0, &error);
+    if (status == ERR_MEMORY || (status == OK && json_is_object(*object)))
+        return status;
+    json_decref(*object);
+    *object = NULL;
+    return fail(ERR_DATA, "\"arguments\" of a call in message %zu are a string, but not the JSON of an object", number);
+}
+
+/* As Python's json.dumps writes it: numbers have the digits that they need. */
+static enum status text_of(const json_t *object, json_t **text)
+{
+    bool same = false;
+    for (int digits = 15; digits <= 17 && !same; digits += 2) {
+        char *json = json_write(object, JSON_REAL_PRECISION((size_t)digits));
+        json_t *again = json ? json_loads(json, 0, NULL) : NULL;
+        json_decref(*text);
+        *text = json ? json_string(json) : NULL;
+        same = !again || json_equal(again, (json_t *)(uintptr_t)object);
+        json_decref(again);
+        json_text_free(json);
+    }
+    return OK;
+}
+
+static json_t *function_of(json_t *call)
+{
+    json_t *function = json_object_get(call, "function");
+    return json_is_object(function) ? function : call;
+}
+
+static enum status fit_arguments(json_t *call, enum call_arguments wanted, size_t number)
+{
+    json_t *function = function_of(call), *made = NULL;
+    const json_t *given = json_object_get(function, "arguments");
+    if (json_is_string(given) && wanted == CALL_OBJECT)
+        TRY(object_of(given, number, &made));
+    else if (json_is_object(given) && wanted == CALL_TEXT)
+        TRY(text_of(given, &made));
+    else
+        return OK;
+    return forms_set(function, "arguments", made);
+}
+
+static enum status fit_content(json_t *message, enum call_content wanted)
+{
+    if (wanted == CALL_WITHOUT)
+        json_object_del(message, "content");
+    return wanted == CALL_WITHOUT ? OK : forms_set(message, "content", wanted == CALL_NULL ? json_null() : json_string(""));
+}
+
+/* Changes as little of a message with calls as the template asks for. */
+static enum status fit_calls(const struct chat_forms *f, json_t *message, json_t *calls, size_t number)
+{
+    static const enum call_content others[] = {CALL_EMPTY, CALL_NULL, CALL_WITHOUT};
+    const json_t *content = json_object_get(message, "content");
+    bool text = json_is_string(json_object_get(function_of(json_array_get(calls, 0)), "arguments"));
+    enum call_content c = !content                                                ? CALL_WITHOUT
+                          : json_string_length(content) || json_is_array(content) ? CALL_SAID
+                                                                                  : CALL_EMPTY;
+    enum call_arguments a = text ? CALL_TEXT : CALL_OBJECT, other = text ? CALL_OBJECT : CALL_TEXT;
+    enum call_content wanted = c;
+    for (size_t i = 0; !f->calls[a][wanted] && !f->calls[other][wanted]; i++) {
+        if (c == CALL_SAID || i == sizeof others / sizeof *others)
+            return fail(ERR_DATA,
+                        "the model's chat template does not print the tool calls of message %zu%s: they would not be trained",
+                        number, c == CALL_SAID ? ", which has a content too" : "");
+        wanted = others[i];
+    }
+    size_t i;
+    json_t *call;
+    json_array_foreach(calls, i, call) TRY(fit_arguments(call, f->calls[a][wanted] ? a : other, number));
+    return wanted == c ? OK : fit_content(message, wanted);
+}
+
+/* Texts of parts as one, each on a line of its own, as llama.cpp and vLLM give them to such templates. */
+static enum status join_parts(json_t *message, const json_t *parts)
+{
+    struct buffer text = {0};
+    enum status status = OK;
+    const json_t *part;
+    size_t i;
+    json_array_foreach(parts, i, part)
+    {
+        const json_t *piece = json_object_get(part, "text");
+        if (status == OK && i)
+            status = buffer_append(&text, "\n", 1);
+        if (status == OK)
+            status = buffer_append(&text, json_string_value(piece), (int64_t)json_string_length(piece));
+    }
+    if (status == OK)
+        status = forms_set(message, "content", json_stringn(text.data ? text.data : "", (size_t)text.size));
+    buffer_free(&text);
+    return status;
+}
+
+static enum status fit_message(const struct chat_forms *f, json_t *message, size_t number)
+{
+    const json_t *content = json_object_get(message, "content");
+    const char *role = json_string_value(json_object_get(message, "role"));
+    json_t *calls = json_object_get(message, "tool_calls");
+    if (!f->developer && strcmp(role, "developer") == 0)
+        TRY(forms_set(message, "role", json_string("system")));
+    if (!f->parts && json_is_array(content))
+        TRY(join_parts(message, content));
+    return json_array_size(calls) ? fit_calls(f, message, calls, number) : OK;
+}
+
+enum status chat_fit(const struct chat *chat, json_t *messages, const json_t *tools)
+{
+    const struct chat_template *template = chat_choose(chat, tools);
+    size_t i;
+    json_t *message;
+    if (!template->jinja)
+        return OK;
+    json_array_foreach(messages, i, message) TRY(fit_message(&template->forms, message, i + 1));
+    return OK;
+}
