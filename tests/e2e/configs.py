@@ -96,8 +96,53 @@ EXPECTED = {
         "excess_length": "truncate", "train_on_inputs": "true", "finetuning_type": "full", "learning_rate": "1e-05",
         "lr_scheduler_type": "constant", "warmup_ratio": "0", "max_grad_norm": "0", "per_device_train_batch_size": "4",
         "max_steps": "2", "eval_steps": "1", "save_steps": "100", "seed": "5"},
+    "axolotl/hub.yml": {
+        "model_name_or_path": "model", "dataset_path": "data/chats.jsonl", "val_set_size": "0.25",
+        "output_dir": "./outputs/hub-out", "max_length": "256", "excess_length": "drop", "finetuning_type": "lora", "lora_r": "8",
+        "lora_alpha": "16", "lora_dropout": "0", "lora_target_modules": "all-linear", "optim": "adamw", "learning_rate": "0.0001",
+        "lr_scheduler_type": "cosine", "warmup_steps": "1", "per_device_train_batch_size": "2",
+        "gradient_accumulation_steps": "1", "num_train_epochs": "1", "max_steps": "2", "eval_steps": "2", "save_total_limit": "2",
+        "dtype": "bfloat16", "seed": "42"},
+    "axolotl/completion.yml": {
+        "model_name_or_path": "model", "dataset_path": "data/texts.jsonl", "output_dir": "./outputs/completion",
+        "max_length": "128", "excess_length": "drop", "packing": "true", "finetuning_type": "full", "optim": "adamw",
+        "learning_rate": "2e-05", "lr_scheduler_type": "cosine_with_min_lr", "warmup_ratio": "0.1",
+        "per_device_train_batch_size": "2", "gradient_accumulation_steps": "2", "num_train_epochs": "1", "max_steps": "3",
+        "min_lr_rate": "0.1", "dtype": "auto"},
+    "llamafactory/hub_sft.yaml": {
+        "model_name_or_path": "model", "dataset_path": "data/alpaca.jsonl", "val_set_size": "0.25", "output_dir": "saves/hub/sft",
+        "max_length": "256", "excess_length": "truncate", "finetuning_type": "lora", "lora_r": "8", "lora_alpha": "32",
+        "lora_target_modules": "all-linear", "learning_rate": "0.0001", "lr_scheduler_type": "cosine", "warmup_ratio": "0.1",
+        "per_device_train_batch_size": "2", "gradient_accumulation_steps": "1", "num_train_epochs": "3", "max_steps": "2",
+        "eval_steps": "1", "save_steps": "500", "dtype": "bfloat16"},
+    "trl/sft_hub.yaml": {
+        "model_name_or_path": "model", "dataset_path": "data/split", "eval_dataset_path": "data/split/test.jsonl",
+        "output_dir": "data/sft-qlora", "max_length": "256", "excess_length": "truncate", "train_on_inputs": "true",
+        "finetuning_type": "lora", "lora_r": "16", "lora_alpha": "16", "lora_dropout": "0.05",
+        "lora_target_modules": "all-linear", "learning_rate": "0.0002", "lr_scheduler_type": "cosine", "warmup_ratio": "0.1",
+        "per_device_train_batch_size": "4", "gradient_accumulation_steps": "2", "num_train_epochs": "3", "max_steps": "2",
+        "eval_steps": "2", "save_steps": "100", "save_total_limit": "1", "report_to": "tensorboard", "dtype": "bfloat16",
+        "seed": "42"},
+    "trl/sft_text.yaml": {
+        "model_name_or_path": "model", "dataset_path": "data/texts.jsonl", "output_dir": "outputs/text", "max_length": "128",
+        "excess_length": "truncate", "packing": "true", "train_on_inputs": "true", "finetuning_type": "lora", "lora_r": "4",
+        "lora_alpha": "8", "lora_dropout": "0.05", "lora_target_modules": "all-linear", "learning_rate": "0.0001",
+        "lr_scheduler_type": "linear", "warmup_ratio": "0", "per_device_train_batch_size": "8", "num_train_epochs": "3",
+        "max_steps": "2", "dtype": "bfloat16"},
+    "mlx/wandb.yaml": {
+        "model_name_or_path": "model", "dataset_path": "data/split", "output_dir": "adapters/wandb", "max_length": "256",
+        "excess_length": "truncate", "train_on_inputs": "false", "finetuning_type": "lora", "lora_r": "8", "lora_alpha": "80",
+        "lora_dropout": "0", "lora_target_modules": "all-linear", "learning_rate": "2e-05", "lr_scheduler_type": "constant",
+        "warmup_ratio": "0", "max_grad_norm": "0", "per_device_train_batch_size": "2", "max_steps": "2", "eval_steps": "100",
+        "save_steps": "50", "seed": "0"},
+    "mlx/completions.yaml": {
+        "model_name_or_path": "model", "dataset_path": "data/pairs", "column_mapping": "prompt=question,completion=answer",
+        "output_dir": "adapters/pairs", "max_length": "128", "excess_length": "truncate", "train_on_inputs": "true",
+        "finetuning_type": "full", "optim": "adamw", "learning_rate": "1e-05", "lr_scheduler_type": "constant",
+        "warmup_ratio": "0", "max_grad_norm": "0", "per_device_train_batch_size": "2", "max_steps": "2", "eval_steps": "1",
+        "save_steps": "10", "seed": "7"},
 }
-# What a run says of what it does otherwise, and of what it does not need.
+# What a run says of what it does otherwise, of what it does not do, and of what it does not need.
 SAYS = {
     "axolotl/lora.yml": ["changed: optimizer: adamw_8bit: exact", "changed: datasets[].type: alpaca: rows go through the model's chat",
                          "wandb_watch", "changed: evals_per_epoch", "loss_watchdog_patience", "special_tokens.pad_token", "an Axolotl config"],
@@ -107,6 +152,18 @@ SAYS = {
     "trl/sft_lora.yaml": ["attn_implementation", "hub_model_id", "a TRL config"],
     "mlx/lora_config.yaml": ["changed: optimizer: adamw: with the bias correction", "val_batches", "an MLX-LM config"],
     "mlx/lora_cosine.yaml": ["the rate ends at 0", "the warm-up begins at 0"],
+    "axolotl/hub.yml": ["not done: hub_model_id, hub_strategy: hone uploads nothing: huggingface-cli upload does",
+                        "not done: use_wandb, wandb_project, wandb_name, wandb_log_model: every step is in metrics.jsonl",
+                        "not done: eval_table_size: ", "not done: deepspeed: ranks (--nproc) divide memory with --shard"],
+    "axolotl/completion.yml": ["not done: use_mlflow, mlflow_tracking_uri, mlflow_experiment_name: ", "not done: fsdp_version, fsdp_config: ",
+                               "not done: context_parallel_size: ", "changed: save_only_model: true: "],
+    "llamafactory/hub_sft.yaml": ["not done: push_to_hub, hub_model_id, hub_private_repo: hone uploads nothing", "not done: plot_loss: hone report",
+                                  "not done: report_to: wandb: every step is in metrics.jsonl", "not done: run_name: ",
+                                  "changed: overwrite_output_dir: true: hone resumes"],
+    "trl/sft_hub.yaml": ["not done: hub_model_id, hub_strategy, push_to_hub: hone uploads nothing", "not done: report_to: wandb: "],
+    "trl/sft_text.yaml": ["not done: report_to: mlflow: ", "not done: fsdp, fsdp_config: ", "not done: push_to_hub: "],
+    "mlx/wandb.yaml": ["not done: report_to: ", "not done: project_name: ", "not done: test: hone eval", "changed: val_batches: 25: "],
+    "mlx/completions.yaml": ["not done: report_to: "],
 }
 
 # A configuration of each tool that is fine.
@@ -130,7 +187,7 @@ WRONG = {
         ("tokens: ['<x>']", "tokens (line 6): hone adds no tokens"), ("cosine_constant_lr_ratio: 0.1", "the cosine goes on"),
         ("special_token: x", "did you mean special_tokens?")],
     "llamafactory": [
-        ("pref_beta: 0.1", "pref_beta: 0.1 (line 6): hone has supervised"), ("finetuning_type: freeze", "finetuning_type: freeze (line 6): hone has lora and full"),
+        ("pref_beta: 0.1", "pref_beta: 0.1 (line 6): not done, it is of DPO"), ("finetuning_type: freeze", "finetuning_type: freeze (line 6): hone has lora and full"),
         ("quantization_bit: 3", "quantization_bit: 3 (line 6): hone has 4"), ("quantization_method: hqq", "hone quantises to NF4"),
         ("micro_batch_size: 4", "did you mean per_device_train_batch_size?"), ("lora_rnak: 4", "did you mean lora_rank?"),
         ("pissa_init: true", "A random, B zero"), ("use_galore: true", "use_galore: true (line 6)"),
@@ -164,8 +221,10 @@ class Configs(Case):
                                             for i in range(12)))
         self.write("data/texts.jsonl", *({"text": f"The number {i} follows {i - 1}."} for i in range(12)))
         self.write("data/prompts.jsonl", *({"prompt": f"{i} + 1 = ", "completion": str(i + 1)} for i in range(12)))
+        (self.dir / "data/pairs").mkdir()
         for name in ("train", "valid", "test"):
             self.write(f"data/split/{name}.jsonl", *chats)
+            self.write(f"data/pairs/{name}.jsonl", *({"question": f"{i} + 1 = ", "answer": str(i + 1)} for i in range(12)))
         self.write("data/dataset_info.json", {
             "identity": {"file_name": "identity.json"},
             "alpaca_demo": {"file_name": "alpaca.jsonl", "columns": {"prompt": "instruction", "query": "input", "response": "output"}},
@@ -186,6 +245,8 @@ class Configs(Case):
 
     def test_published_configs_convert_and_train(self):
         self.assertEqual({str(p.relative_to(CONFIGS)) for p in CONFIGS.rglob("*.y*ml")}, set(EXPECTED))
+        for tool in GOOD:
+            self.assertGreaterEqual(sum(name.startswith(tool) for name in EXPECTED), 5)
         for name, expected in EXPECTED.items():
             with self.subTest(name):
                 options = self.options(CONFIGS / name)
@@ -227,6 +288,23 @@ class Configs(Case):
                     self.assertEqual(result.stderr.count("\n"), 1)
                     count += 1
         self.assertGreaterEqual(count, 30)
+
+    # Fails if the line of what is not needed takes what the file asks for.
+    def test_what_is_asked_for_and_not_done_is_never_called_not_needed(self):
+        for name in EXPECTED:
+            text = self.hone("config", "convert", CONFIGS / name).stdout
+            idle = "".join(re.findall(r"^# not needed: .*", text, re.M))
+            self.assertNotRegex(idle, r"\b(push_|hub_|wandb|report_to|mlflow|deepspeed|fsdp|run_name|plot_loss)", name)
+
+    # Fails if a file of preferences is told as one with wrong keys.
+    def test_a_config_for_preferences_says_first_that_it_is_one(self):
+        for tool, line, names in (("axolotl", "rl: dpo", "dpo (rl in line 6)"), ("llamafactory", "pref_beta: 0.1", "DPO (pref_beta in line 6)"),
+                                  ("trl", "beta: 0.1", "DPO (beta in line 5)"), ("mlx", "train_mode: dpo", "dpo (train_mode in line 6)")):
+            with self.subTest(tool):
+                result = self.hone("train", self.write("dpo.yaml", *GOOD[tool], line, "no_such_key: 1"), code=2)
+                self.assertIn(f"dpo.yaml: this is a config for another method of training, {names}: hone has supervised", result.stderr)
+                self.assertIn("the chosen answer of each preference row", result.stderr)
+                self.assertEqual(result.stderr.count("\n"), 1)
 
     def test_all_wrong_keys_stand_in_one_message(self):
         wrong = [f"wrong_{i}: {i}" for i in range(40)]

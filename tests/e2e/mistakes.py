@@ -133,6 +133,7 @@ def make(d):
     write("value.yaml", "learning_rate: fast\n")
     write("many.yaml", "model: [a, b]\n")
     write("deep.yaml", "lora:\n  r: 8\n")
+    write("dpo.yml", f"base_model: {TINY}\ndatasets: [{{path: a.jsonl}}]\nlearning_rate: 1e-4\nrl_beta: 0.1\nrl: dpo\n")
     write("wandb.yaml", f"model: {TINY}\nwandb_project: mine\n")
     write("file", "a file")
     (d / "full").mkdir()
@@ -229,6 +230,8 @@ TABLE = [
     (2, "train --config {d}/value.yaml", "value.yaml:1", "a number"),
     (2, "train --config {d}/many.yaml", "many.yaml:1", "one value, not a list"),
     (2, "train --config {d}/deep.yaml", "deep.yaml", "not a mapping"),
+    (2, "train {d}/dpo.yml", "dpo.yml: this is a config for another method of training, dpo (rl in line 5)", "trains the chosen answer",
+     "rl_beta: 0.1 (line 4): not done"),
     (2, "train --config {d}/wandb.yaml", "wandb.yaml:2", "metrics.jsonl"),
     (2, "train --config {d}/chats.jsonl", "chats.jsonl:1", "unknown key 'messages'"),
     # What is missing

@@ -1,55 +1,9 @@
 /* config: the configurations of other tools, and options written as YAML. */
-#include "test.h"
+#include "foreign_rig.h"
 
-#include <stdio.h>
 #include <stdlib.h>
-#include <unistd.h>
 
-#include "base/directory.h"
-#include "base/file.h"
-#include "config/foreign/state.h"
-#include "config/table.h"
 #include "failing.h"
-
-static struct arena arena;
-static struct options options;
-static char dir[64], path[96];
-
-static int make_dir(void **state)
-{
-    (void)state;
-    snprintf(dir, sizeof dir, "/tmp/hone-foreign-%ld", (long)getpid());
-    snprintf(path, sizeof path, "%s/config.yaml", dir);
-    return directory_make(dir) != OK;
-}
-
-static int remove_dir(void **state)
-{
-    (void)state;
-    arena_free(&arena);
-    return directory_remove(dir) != OK;
-}
-
-static void put(const char *name, const char *text)
-{
-    char file[160];
-    snprintf(file, sizeof file, "%s/%s", dir, name);
-    assert_ok(file_replace(file, text, (int64_t)strlen(text)));
-}
-
-static void fresh(void)
-{
-    arena_free(&arena);
-    options_init(&options, &arena);
-}
-
-/* Loads a configuration into fresh options. */
-static enum status load(const char *text)
-{
-    fresh();
-    put("config.yaml", text);
-    return options_load_yaml(&options, COMMAND_TRAIN, path);
-}
 
 /* The value of an option as text. */
 static const char *value(enum option option)
@@ -63,11 +17,6 @@ static const char *value(enum option option)
 }
 
 #define assert_option(name, text) assert_string_equal(value(OPTION_##name), text)
-
-#define AXOLOTL_FEW "base_model: m\ndatasets: [{path: a.jsonl}]\nmicro_batch_size: 2\nlearning_rate: 1e-4\n"
-#define FACTORY_FEW "model_name_or_path: m\nstage: sft\noutput_dir: o\ncutoff_len: 64\n"
-#define TRL_FEW "model_name_or_path: m\ndataset_name: a.jsonl\nuse_peft: true\n"
-#define MLX_FEW "model: m\ndata: d\niters: 100\nnum_layers: -1\n"
 
 /* Fails if the tool with most keys is not taken, or one foreign key is enough. */
 static void a_tool_is_told_by_its_keys(void **state)
@@ -278,74 +227,14 @@ static void values_are_converted(void **state)
     }
 }
 
-static void what_hone_does_otherwise_is_said(void **state)
-{
-    (void)state;
-    assert_ok(
-        load(AXOLOTL_FEW "optimizer: adamw_8bit\nload_in_8bit: true\nwandb_project: x\nwandb_name:\nchat_template: chatml\n"));
-    assert_non_null(strstr(options.notes, "changed: optimizer: adamw_8bit: exact"));
-    assert_non_null(strstr(options.notes, "changed: load_in_8bit: true: the weights keep their own type"));
-    assert_non_null(strstr(options.notes, "changed: chat_template: chatml: the chat template of the model's own files"));
-    assert_non_null(strstr(options.notes, "not needed: wandb_project\n"));
-    assert_ok(load(TRL_FEW "eval_strategy: epoch\n"));
-    assert_non_null(strstr(options.notes, "changed: eval_strategy: epoch: the data has no file for it"));
-    assert_ok(load(TRL_FEW "eval_strategy: steps\ntest_split_size: 0.1\n"));
-    assert_null(strstr(options.notes, "changed"));
-    static const struct {
-        const char *text, *says;
-    } cases[] = {
-        {TRL_FEW "eval_strategy: epoch\ntest_split_size: 0.1\n", "eval_strategy: epoch: hone validates every --eval-steps"},
-        {TRL_FEW "report_to: [wandb]\n", "report_to: wandb: metrics.jsonl has every step"},
-        {TRL_FEW "save_strategy: epoch\n", "save_strategy: epoch: hone saves every --save-steps"},
-        {TRL_FEW "save_strategy: no\n", "save_strategy: no: hone saves every --save-steps"},
-        {TRL_FEW "eval_steps: 0.1\n", "eval_steps: 0.1: hone validates every --eval-steps"},
-        {TRL_FEW "eos_token: '<|im_end|>'\n", "eos_token: <|im_end|>: the model's own end of turn"},
-        {TRL_FEW "lr_scheduler_type: constant\nwarmup_ratio: 0.5\n", "warmup_ratio: 0.5: not used: constant has no warm-up"},
-        {FACTORY_FEW "eval_strategy: epoch\n", "eval_strategy: epoch: hone validates every --eval-steps"},
-        {AXOLOTL_FEW "evals_per_epoch: 4\n", "evals_per_epoch: 4: hone validates every --eval-steps"},
-        {AXOLOTL_FEW "saves_per_epoch: 1\n", "saves_per_epoch: 1: hone saves every --save-steps"},
-    };
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        assert_ok(load(cases[i].text));
-        const char *changed = strstr(options.notes, "changed: ");
-        if (!changed || !strstr(changed, cases[i].says))
-            fail_msg("%s\n%s", cases[i].text, options.notes);
-    }
-    assert_ok(load(AXOLOTL_FEW "eval_strategy: no\nsave_strategy: steps\nevals_per_epoch: 0\n"));
-    assert_null(strstr(options.notes, "changed"));
-    assert_ok(load(AXOLOTL_FEW "optimizer: paged_adamw_32bit\nload_in_8bit: false\nchat_template: tokenizer_default\n"));
-    assert_null(strstr(options.notes, "changed"));
-}
-
-/* Fails if a default that is hone's own, or that a flag overrides, is listed. */
-static void defaults_that_are_not_those_of_hone_are_named(void **state)
-{
-    (void)state;
-    assert_ok(load(TRL_FEW "max_length: 64\n"));
-    assert_non_null(strstr(options.notes,
-                           "defaults of TRL that are not hone's: output_dir trainer_output, excess_length truncate, "
-                           "train_on_inputs true, lora_dropout 0.05, "));
-    assert_null(strstr(options.notes, "max_length"));
-    assert_ok(
-        load("base_model: m\ndatasets: [{path: a}]\nlearning_rate: 1\nsequence_len: 9\nmicro_batch_size: 1\nwarmup_steps: 1\n"
-             "output_dir: o\nexcess_length_strategy: raise\nadapter: qlora\nlora_r: 1\nlora_alpha: 1\n"
-             "lora_target_linear: true\n"));
-    assert_null(strstr(options.notes, "not hone's"));
-    fresh();
-    assert_ok(options_set(&options, COMMAND_TRAIN, "lora_dropout", "0", "--lora-dropout"));
-    put("config.yaml", TRL_FEW);
-    assert_ok(options_load_yaml(&options, COMMAND_TRAIN, path));
-    assert_null(strstr(options.notes, "lora_dropout"));
-}
-
 /* Fails if reading ends at the first. */
 static void all_that_is_refused_is_told_together(void **state)
 {
     (void)state;
-    assert_fails(
-        load(AXOLOTL_FEW "rl: dpo\nneftune_noise_alpha: 5\ncutoff_len: 3\nwandb_project: x\n"), ERR_ARGUMENT,
-        "config.yaml: hone cannot follow 3 keys of this Axolotl config: rl: dpo (line 5): hone has supervised fine-tuning; "
-        "neftune_noise_alpha: 5 (line 6); cutoff_len: 3 (line 7): unknown, did you mean sequence_len? (docs/configs.md");
+    assert_fails(load(AXOLOTL_FEW "rl: dpo\nneftune_noise_alpha: 5\ncutoff_len: 3\nwandb_project: x\n"), ERR_ARGUMENT,
+                 "each preference row (docs/data.md); hone cannot follow 3 keys of this Axolotl config: rl: dpo (line 5): hone "
+                 "has supervised fine-tuning; "
+                 "neftune_noise_alpha: 5 (line 6); cutoff_len: 3 (line 7): unknown, did you mean sequence_len? (docs/configs.md");
     assert_ok(load(AXOLOTL_FEW "nobody_knows_it:\n"));
     assert_ok(load(AXOLOTL_FEW "rl:\nneftune_noise_alpha: 0\nlora_modules_to_save: []\nunfrozen_parameters: {}\n"));
     assert_fails(load(TRL_FEW "lr_scheduler_kwargs: {num_waves: 2}\n"), ERR_ARGUMENT,
@@ -579,8 +468,6 @@ int main(void)
         cmocka_unit_test(the_scale_of_mlx_is_alpha_divided_by_the_rank),
         cmocka_unit_test(mlx_counts_layers_from_the_last),
         cmocka_unit_test(values_are_converted),
-        cmocka_unit_test(what_hone_does_otherwise_is_said),
-        cmocka_unit_test(defaults_that_are_not_those_of_hone_are_named),
         cmocka_unit_test(all_that_is_refused_is_told_together),
         cmocka_unit_test(broken_files_are_refused),
         cmocka_unit_test(data_sets_become_paths),

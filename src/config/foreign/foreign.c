@@ -30,6 +30,26 @@ static enum status check_words(struct foreign *f, const struct foreign_row *row,
     return allowed ? OK : foreign_refuse(f, node, key, row->text);
 }
 
+/* The file is of a method that hone has not: the row that stands first in the table names it. */
+static enum status refuse_method(struct foreign *f, const struct foreign_row *row, const struct yaml_node *node, const char *key)
+{
+    char why[FOREIGN_KEY_SIZE];
+    if (!f->method || row < f->method) {
+        f->method = row;
+        f->method_node = node;
+    }
+    snprintf(why, sizeof why, "not done, it is of %s", row->text);
+    return foreign_refuse(f, node, key, row->rule == RULE_METHOD ? row->text : why);
+}
+
+/* One process, or one card, is what is done anyway. */
+static bool asks_for_one(const struct yaml_node *node, const char *key)
+{
+    size_t n = strlen(key);
+    bool counts = (n > 5 && strcmp(key + n - 5, "_size") == 0) || (n > 7 && strcmp(key + n - 7, "_degree") == 0);
+    return counts && node->kind == YAML_SCALAR && strcmp(node->text, "1") == 0;
+}
+
 static enum status add_idle(struct foreign *f, const char *key)
 {
     return strchr(key, '[') ? OK : buffer_format(&f->idle, "%s%.60s", f->idle.size ? ", " : "", key);
@@ -50,6 +70,12 @@ static enum status foreign_apply(struct foreign *f, const struct foreign_row *ro
         if (foreign_is_off(node) || strncmp(node->text, "tokenizer_default", strlen("tokenizer_default")) == 0)
             return OK;
         return foreign_say(f, key, node->text, row->text);
+    case RULE_METHOD: {
+        bool ours = node->kind == YAML_SCALAR && foreign_in_words(row->words, table_truth(node->text));
+        return ours || foreign_is_off(node) ? OK : refuse_method(f, row, node, key);
+    }
+    case RULE_METHOD_OF: return foreign_is_off(node) ? OK : refuse_method(f, row, node, key);
+    case RULE_UNDONE: return foreign_is_off(node) || asks_for_one(node, key) ? OK : foreign_leave(f, key, "", row->text);
     case RULE_IDLE: return add_idle(f, key);
     }
     return OK;
@@ -201,12 +227,22 @@ static bool has_key(const struct buffer *text, const char *before, const char *k
     return false;
 }
 
+static bool is_undone(const struct foreign *f, const char *key)
+{
+    bool named = false;
+    for (const struct foreign_undone *u = f->undone; u && !named; u = u->next) {
+        struct buffer keys = {.data = u->keys.text, .size = u->keys.size};
+        named = has_key(&keys, "", key);
+    }
+    return named;
+}
+
 /* The keys of the file that are named nowhere else: those that ask for what is done anyway, and those that only count with
  * others. */
 static enum status list_rest(struct foreign *f, struct buffer *rest)
 {
     for (const struct yaml_node *n = f->root->first; n; n = n->next) {
-        bool named = has_key(&f->idle, "", n->key) || has_key(&f->said, "changed: ", n->key);
+        bool named = has_key(&f->idle, "", n->key) || has_key(&f->said, "changed: ", n->key) || is_undone(f, n->key);
         for (int o = 0; o < OPTIONS && !named; o++) {
             const char *source = f->values[o].text ? f->values[o].source : "";
             struct buffer one = {.data = (char *)source, .size = (int64_t)strlen(source)};
@@ -238,6 +274,8 @@ static enum status write_notes(struct foreign *f, struct buffer *notes, enum use
         status = foreign_add_line(notes, "nothing to write for: ", &rest);
     if (status == OK && f->said.size)
         status = buffer_append(notes, f->said.data, f->said.size);
+    for (const struct foreign_undone *u = f->undone; u && status == OK; u = u->next)
+        status = buffer_format(notes, "not done: %s: %s\n", u->keys.text, u->helps);
     buffer_free(&rest);
     return status;
 }
@@ -276,17 +314,35 @@ static enum status check_values(struct foreign *f, struct options *options)
     return OK;
 }
 
+/* What the file is, where hone has not its method: said before its keys. */
+static const char *name_method(const struct foreign *f, char *text, size_t size)
+{
+    const struct yaml_node *node = f->method_node;
+    if (!f->method)
+        return "";
+    const char *name = f->method->rule == RULE_METHOD_OF ? f->method->text : node->kind == YAML_SCALAR ? node->text : "";
+    bool chosen = foreign_in_words("dpo,ipo,orpo,simpo,cpo", name);
+    snprintf(text, size,
+             "this is a config for another method of training, %.40s (%.60s in line %d): hone has supervised fine-tuning, %s; ",
+             name, node->key, node->line,
+             chosen ? "which without the keys of that method trains the chosen answer of each preference row (docs/data.md)"
+                    : "which needs rows with answers (docs/data.md) and none of the keys of that method");
+    return text;
+}
+
 static enum status load(struct foreign *f, struct options *options, enum user_command command)
 {
     TRY(read_keys(f));
     int keys = f->refused_count;
     TRY(check_values(f, options));
     if (keys || f->refused_count > 1) { /* one wrong value has a message of its own */
-        char more[40] = "";
+        char more[40] = "", method[2 * FOREIGN_KEY_SIZE];
         if (f->refused_more)
             snprintf(more, sizeof more, "; and %d more", f->refused_more);
-        return fail(ERR_ARGUMENT, "%s: hone cannot follow %d %s of this %s config: %s%s (docs/configs.md has all that it takes)",
-                    f->path, f->refused_count, f->refused_count == 1 ? "key" : "keys", f->tool->name, f->refused.data, more);
+        return fail(ERR_ARGUMENT,
+                    "%s: %shone cannot follow %d %s of this %s config: %s%s (docs/configs.md has all that it takes)", f->path,
+                    name_method(f, method, sizeof method), f->refused_count, f->refused_count == 1 ? "key" : "keys",
+                    f->tool->name, f->refused.data, more);
     }
     TRY(list_defaults(f, options, command));
     for (int o = 0; o < OPTIONS; o++) {

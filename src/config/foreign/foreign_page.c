@@ -16,8 +16,10 @@ static const char intro[] =
     "says it. The run is the one that the other tool would make:\n\n"
     "- a key means what it means there, and an absent one has the other tool's default\n"
     "- keys that cannot change the trained model are listed as not needed\n"
+    "- what the file wants besides and hone leaves undone (an upload, W&B) is listed as not done, with what helps\n"
     "- where hone does something else, the run says so: `changed: optimizer: adamw_8bit: exact, …`\n"
-    "- all other keys are refused in one message, each with its line and the nearest that hone has\n"
+    "- all other keys are refused in one message, each with its line and the nearest that hone has; that of a file for\n"
+    "  DPO or another method says first that it is one\n"
     "- flags override the file, which may have hone's own options too\n\n"
     "Paths are relative to the working directory. Models and data sets of a hub must be on this machine. Of data\n"
     "hone looks at [the keys of rows](data.md#rows); the texts of Alpaca rows differ from Axolotl's.\n";
@@ -105,7 +107,9 @@ enum status foreign_markdown(struct buffer *text)
     TRY(append_options(text));
     TRY(append_rules(text, "What is converted", "hone", "how", 1u << RULE_CONVERT | 1u << RULE_READ));
     TRY(append_rules(text, "What hone does otherwise, and says", "", "what it does", 1u << RULE_WARN));
-    TRY(append_rules(text, "What may have only some values", "which", "otherwise", 1u << RULE_ONLY));
+    TRY(append_rules(text, "What may have only some values", "which", "otherwise", 1u << RULE_ONLY | 1u << RULE_METHOD));
     TRY(append_rules(text, "What must be off or absent", "", "the nearest that hone has", 1u << RULE_OFF));
+    TRY(append_rules(text, "What only other methods have", "", "which", 1u << RULE_METHOD_OF));
+    TRY(append_rules(text, "What is not done", "", "what helps", 1u << RULE_UNDONE));
     return append_rules(text, "What is not needed", "", "why", 1u << RULE_IDLE);
 }

@@ -12,7 +12,10 @@ const struct foreign_row foreign_rows[] = {
 #define READ(tools, key, option, what) {RULE_READ, tools, key, OPTION_##option, NULL, what, NULL},
 #define ONLY(tools, key, words, otherwise) {RULE_ONLY, tools, key, OPTIONS, words, otherwise, NULL},
 #define OFF(tools, key, otherwise) {RULE_OFF, tools, key, OPTIONS, NULL, otherwise, NULL},
+#define METHOD(tools, key, words, otherwise) {RULE_METHOD, tools, key, OPTIONS, words, otherwise, NULL},
+#define METHOD_OF(tools, key, method) {RULE_METHOD_OF, tools, key, OPTIONS, NULL, method, NULL},
 #define WARN(tools, key, what) {RULE_WARN, tools, key, OPTIONS, NULL, what, NULL},
+#define UNDONE(tools, key, helps) {RULE_UNDONE, tools, key, OPTIONS, NULL, helps, NULL},
 #define IDLE(tools, key, why) {RULE_IDLE, tools, key, OPTIONS, NULL, why, NULL},
 #include "config/foreign/foreign.def"
 };

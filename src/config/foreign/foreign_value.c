@@ -170,6 +170,24 @@ enum status value_column(struct foreign *f, const struct foreign_row *row, const
     return pairs ? foreign_set(f, row->option, pairs, node, key) : ERR_MEMORY;
 }
 
+static const char metrics[] =
+    "every step is in metrics.jsonl, which examples/metrics_to.py sends to W&B and MLflow (docs/metrics.md)";
+
+/* The trackers besides TensorBoard, which hone has. */
+static enum status leave_trackers(struct foreign *f, const char *key, const char *names)
+{
+    struct foreign_list list = {0};
+    for (const char *at = names; *at; at += strcspn(at, ","), at += *at == ',') {
+        int64_t n = (int64_t)strcspn(at, ",");
+        const char *name = arena_text(f->arena, at, n);
+        if (!name)
+            return ERR_MEMORY;
+        if (!foreign_in_words("tensorboard,none,true", name))
+            TRY(foreign_join(f, &list, name, n));
+    }
+    return list.text ? foreign_leave(f, key, list.text, metrics) : OK;
+}
+
 enum status value_report(struct foreign *f, const struct foreign_row *row, const struct yaml_node *node, const char *key)
 {
     const char *names;
@@ -178,7 +196,5 @@ enum status value_report(struct foreign *f, const struct foreign_row *row, const
         return foreign_refuse(f, node, key, "names are needed");
     if (foreign_in_words(names, "tensorboard") || foreign_value_is_true(names))
         TRY(foreign_set(f, row->option, "tensorboard", node, key));
-    return foreign_is_off(node) || foreign_in_words("tensorboard,none,true", names)
-               ? OK
-               : foreign_say(f, key, names, "metrics.jsonl has every step, for W&B, MLflow and others (docs/metrics.md)");
+    return foreign_is_off(node) ? OK : leave_trackers(f, key, names);
 }

@@ -129,6 +129,22 @@ enum status foreign_join(struct foreign *f, struct foreign_list *l, const char *
     return foreign_append(f, l, text, length);
 }
 
+enum status foreign_leave(struct foreign *f, const char *key, const char *value, const char *helps)
+{
+    struct foreign_undone **at = &f->undone;
+    char text[FOREIGN_KEY_SIZE];
+    while (*at && strcmp((*at)->helps, helps) != 0)
+        at = &(*at)->next;
+    if (!*at) {
+        *at = arena_alloc(f->arena, sizeof **at);
+        if (!*at)
+            return ERR_MEMORY;
+        **at = (struct foreign_undone){.helps = helps};
+    }
+    snprintf(text, sizeof text, "%s%.60s%s%.40s", (*at)->keys.size ? " " : "", key, *value ? ": " : "", value);
+    return foreign_join(f, &(*at)->keys, text, (int64_t)strlen(text));
+}
+
 enum status foreign_joined(struct foreign *f, const struct yaml_node *node, const char **text)
 {
     struct foreign_list list = {0};

@@ -7,7 +7,18 @@
 #include "config/foreign/foreign.h"
 
 enum foreign_tool { AXOLOTL = 1, FACTORY = 2, TRL = 4, MLX = 8 };
-enum foreign_rule { RULE_COPY, RULE_CONVERT, RULE_READ, RULE_ONLY, RULE_OFF, RULE_WARN, RULE_IDLE };
+enum foreign_rule {
+    RULE_COPY,
+    RULE_CONVERT,
+    RULE_READ,
+    RULE_ONLY,
+    RULE_OFF,
+    RULE_METHOD,
+    RULE_METHOD_OF,
+    RULE_WARN,
+    RULE_UNDONE,
+    RULE_IDLE
+};
 
 struct foreign;
 struct foreign_row;
@@ -20,8 +31,8 @@ struct foreign_row {
     unsigned tools; /* bits of enum foreign_tool */
     const char *key;
     enum option option;     /* of COPY, CONVERT and READ */
-    const char *words;      /* of ONLY: what is allowed, with commas */
-    const char *text;       /* what the table says about it */
+    const char *words;      /* of ONLY and METHOD: what is allowed, with commas */
+    const char *text;       /* what the table says about it; of METHOD_OF: the method */
     foreign_value *convert; /* of CONVERT */
 };
 
@@ -52,7 +63,22 @@ struct foreign_tool_name {
     enum status (*finish)(struct foreign *f); /* what follows from several keys */
 };
 extern const struct foreign_tool_name foreign_tools[];
-enum { FOREIGN_TOOLS = 4, FOREIGN_KEY_SIZE = 256, FOREIGN_REFUSED_MAX = 3400 }; /* bytes of a message, which has 4096 */
+enum { FOREIGN_TOOLS = 4, FOREIGN_KEY_SIZE = 256, FOREIGN_REFUSED_MAX = 3100 }; /* bytes of a message, which has 4096 */
+
+/* Texts joined by commas, in the arena, as long as they are FOREIGN_JOINED_MAX bytes at most. Its room is doubled as it grows, so
+ * that many texts take a few times their sum. */
+struct foreign_list {
+    char *text; /* NULL: none yet */
+    int64_t size, room;
+};
+enum { FOREIGN_JOINED_MAX = 1 << 22 };
+
+/* Keys that one sentence helps with, in their order. */
+struct foreign_undone {
+    const char *helps;
+    struct foreign_list keys;
+    struct foreign_undone *next;
+};
 
 struct foreign {
     const struct foreign_tool_name *tool;
@@ -64,6 +90,9 @@ struct foreign {
         const char *text, *source; /* NULL: not set */
     } values[OPTIONS];
     struct buffer refused, idle, said, defaults;
+    struct foreign_undone *undone;
+    const struct foreign_row *method; /* the first row of the table that says that hone has not the file's method; or NULL */
+    const struct yaml_node *method_node;
     int refused_count, refused_more; /* more: those that the message has no room for */
 };
 
@@ -87,13 +116,6 @@ const struct option_row *foreign_own(const char *key);
 /* Whether a word, of any case, is one of those between commas. */
 bool foreign_in_words(const char *words, const char *word);
 
-/* Texts joined by commas, in the arena, as long as they are FOREIGN_JOINED_MAX bytes at most. Its room is doubled as it grows, so
- * that many texts take a few times their sum. */
-struct foreign_list {
-    char *text; /* NULL: none yet */
-    int64_t size, room;
-};
-enum { FOREIGN_JOINED_MAX = 1 << 22 };
 enum status foreign_join(struct foreign *f, struct foreign_list *list, const char *text, int64_t length);
 enum status foreign_append(struct foreign *f, struct foreign_list *list, const char *text, int64_t length); /* without a comma */
 
@@ -103,6 +125,9 @@ enum status foreign_joined(struct foreign *f, const struct yaml_node *node, cons
 /* One more key that is refused, or of which hone does something else. `why` may be "". */
 enum status foreign_refuse(struct foreign *f, const struct yaml_node *node, const char *key, const char *why);
 enum status foreign_say(struct foreign *f, const char *key, const char *value, const char *what);
+
+/* One more wish that is left undone; `value` may be "". `helps` is not copied. */
+enum status foreign_leave(struct foreign *f, const char *key, const char *value, const char *helps);
 
 /* CONVERT's functions (foreign_value.c). */
 foreign_value value_inverse, value_mask, value_excess, value_packing, value_method, value_targets, value_optimizer,
