@@ -1,11 +1,12 @@
 /* Ollama writes prompts by templates of its own. Those of the common formats are known here; a model has the one whose text of a
- * small conversation is what its own chat template writes, to the letter, except before the conversation.
+ * small conversation is what its own chat template writes, to the letter, except before the conversation: what a message of the
+ * system says there is the default one, SYSTEM.
  */
 #include "export/modelfile.h"
 
 #include <string.h>
 
-#include "base/file.h"
+#include "base/clock.h"
 #include "base/log.h"
 #include "text/chat/chat.h"
 
@@ -71,21 +72,37 @@ static enum status write_sample(struct buffer *out, const struct format *f)
                          f->assistant.after, f->user.before, f->user.after, f->prompt);
 }
 
-/* The same as the model's template does; empty if it has none, or none that takes such a conversation. */
-static enum status render_sample(const char *dir, struct jinja_output *out)
+/* The same as the model's template does at a moment; empty if it has none, or none that takes such a conversation. */
+static enum status render_sample(struct chat *chat, int64_t moment, struct jinja_output *out)
 {
-    struct chat *chat = NULL;
     json_t *row = json_pack("{s:[{s:s, s:s}, {s:s, s:s}, {s:s, s:s}]}", "messages", "role", "user", "content", FIRST, "role",
                             "assistant", "content", ANSWER, "role", "user", "content", SECOND);
-    enum status status = row ? chat_open(&chat, dir) : ERR_MEMORY;
+    chat_set_moment(chat, moment);
+    enum status status = row ? chat_render(chat, row, true, out) : ERR_MEMORY;
+    json_decref(row);
+    if (status != OK)
+        out->text.size = 0;
+    return status == ERR_MEMORY ? status : OK;
+}
+
+/* Today and a hundred days later: a template that writes the date does not write the same. */
+static enum status render_samples(const char *dir, struct jinja_output *out, bool *dated)
+{
+    enum { LATER = 100 * 24 * 60 * 60 };
+    struct chat *chat = NULL;
+    struct jinja_output later = {0};
+    int64_t now = (int64_t)clock_wall();
+    enum status status = chat_open(&chat, dir);
     if (status == OK)
         status = chat_need_template(chat);
     if (status == OK)
-        status = chat_render(chat, row, true, out);
-    json_decref(row);
+        status = render_sample(chat, now, out);
+    if (status == OK)
+        status = render_sample(chat, now + LATER, &later);
+    *dated = out->text.size != later.text.size ||
+             (later.text.size && memcmp(out->text.data, later.text.data, (size_t)later.text.size) != 0);
+    jinja_output_free(&later);
     chat_close(chat);
-    if (status != OK)
-        out->text.size = 0;
     return status == ERR_MEMORY ? status : OK;
 }
 
@@ -114,21 +131,54 @@ static enum status modelfile_put_format(struct buffer *out, const struct format 
                          f->user.after, f->prompt, f->stop);
 }
 
+/* Where a text of `size` bytes has another, or NULL. */
+static const char *modelfile_find(const char *text, int64_t size, const char *what)
+{
+    return size > 0 ? memmem(text, (size_t)size, what, strlen(what)) : NULL;
+}
+
+/* The message of the system that the template writes before a conversation without one: it was trained, and Ollama sends none by
+ * itself. */
+static enum status put_system(struct buffer *out, const char *path, const struct format *f, const struct buffer *text, bool dated)
+{
+    const char *before = f->system.before, *user = f->user.before;
+    const char *first = modelfile_find(text->data, text->size, FIRST);
+    int64_t size = first ? first - text->data - (int64_t)strlen(user) : 0; /* of what stands before the conversation */
+    const char *at = before ? modelfile_find(text->data, size, before) : NULL;
+    if (!at)
+        return OK;
+    at += strlen(before);
+    const char *end = modelfile_find(at, text->data + size - at, f->system.after);
+    if (dated || !end || end + strlen(f->system.after) != text->data + size || modelfile_find(at, end - at, "\"\"\"")) {
+        log_message(
+            LOG_WARNING,
+            "%s: has no SYSTEM, though the model's chat template begins a chat with a message of the system%s: give Ollama "
+            "one like it",
+            path, dated ? ", which has the date" : "");
+        return OK;
+    }
+    return buffer_format(out, "SYSTEM \"\"\"%.*s\"\"\"\n", (int)(end - at), at);
+}
+
 enum status modelfile_compose(struct buffer *out, const char *path, const char *gguf, const char *dir)
 {
-    struct jinja_output text = {0};
+    struct jinja_output sample = {0};
     const struct format *format = NULL;
-    enum status status = render_sample(dir, &text);
+    bool dated = false;
+    enum status status = render_samples(dir, &sample, &dated);
     if (status == OK)
-        status = find_format(&text.text, &format);
-    bool has_template = text.text.size > 0;
-    jinja_output_free(&text);
-    TRY(status);
-    TRY(buffer_format(out, "FROM ./%s\n", gguf));
-    if (has_template && !format) /* Ollama then looks at the file's own template, and may know it */
+        status = find_format(&sample.text, &format);
+    if (status == OK)
+        status = buffer_format(out, "FROM ./%s\n", gguf);
+    if (status == OK && sample.text.size && !format) /* Ollama then looks at the file's own template, and may know it */
         log_message(LOG_WARNING,
                     "%s: has no TEMPLATE, because the model's chat template is of no format that hone knows; ask "
                     "Ollama for the one it takes (ollama show --template), and compare",
                     path);
-    return format ? modelfile_put_format(out, format) : OK;
+    if (status == OK && format)
+        status = modelfile_put_format(out, format);
+    if (status == OK && format)
+        status = put_system(out, path, format, &sample.text, dated);
+    jinja_output_free(&sample);
+    return status;
 }

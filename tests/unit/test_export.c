@@ -266,6 +266,43 @@ static void test_a_modelfile_writes_the_model_s_own_prompts(void **state)
     buffer_free(&own);
 }
 
+/* Fails if Ollama is not told the message of the system that the template writes by itself, or told one of today. */
+static void test_a_modelfile_has_the_default_message_of_the_system(void **state)
+{
+    (void)state;
+#define CHATML                                                                                                                   \
+    "{% for m in messages %}{{ '<|im_start|>' + m.role + '\n' + m.content + '<|im_end|>\n' }}{% endfor %}"                       \
+    "{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}"
+    static const struct {
+        const char *template, *system;
+    } cases[] = {
+        {"{% if messages[0].role != 'system' %}{{ '<|im_start|>system\nYou are \"Tiny\".<|im_end|>\n' }}{% endif %}" CHATML,
+         "PARAMETER stop \"<|im_end|>\"\nSYSTEM \"\"\"You are \"Tiny\".\"\"\"\n"},
+        {"{{ bos_token }}{{ '<|im_start|>system\nTwo\nlines<|im_end|>\n' }}" CHATML, "\nSYSTEM \"\"\"Two\nlines\"\"\"\n"},
+        {"{{ '<|im_start|>system\nIt is ' + strftime_now('%d %B') + '.<|im_end|>\n' }}" CHATML, NULL},
+        {"{{ '<|im_start|>system\nA<|im_end|>\n<|im_start|>tool\nB<|im_end|>\n' }}" CHATML, NULL},
+        {"{{ '<|im_start|>system\n\"\"\"<|im_end|>\n' }}" CHATML, NULL},
+        {"{{ bos_token }}" CHATML, NULL},
+    };
+    char path[128], template[128];
+    snprintf(path, sizeof path, "%s/Modelfile", model.dir);
+    snprintf(template, sizeof template, "%s/chat_template.jinja", model.dir);
+    struct buffer own = {0};
+    assert_ok(file_read(&own, template, 1 << 20));
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct buffer text = {0};
+        tiny_write(&model, "chat_template.jinja", cases[i].template);
+        assert_ok(modelfile_compose(&text, path, "m.gguf", model.dir));
+        assert_ok(buffer_append(&text, "", 1));
+        if (!strstr(text.data, "TEMPLATE") || !cases[i].system != !strstr(text.data, "SYSTEM") ||
+            (cases[i].system && !strstr(text.data, cases[i].system)))
+            fail_msg("%s", text.data);
+        buffer_free(&text);
+    }
+    tiny_write(&model, "chat_template.jinja", own.data);
+    buffer_free(&own);
+}
+
 /* Fails if a program that reads the merged weights would take them for codes. */
 static void test_a_copy_is_not_called_quantised(void **state)
 {
@@ -392,6 +429,7 @@ int main(void)
         cmocka_unit_test(test_factors_of_a_granite_are_written_out),
         cmocka_unit_test(test_caps_that_a_gguf_file_cannot_say_are_refused),
         cmocka_unit_test(test_a_modelfile_writes_the_model_s_own_prompts),
+        cmocka_unit_test(test_a_modelfile_has_the_default_message_of_the_system),
         cmocka_unit_test(test_a_copy_is_not_called_quantised),
         cmocka_unit_test(test_gguf_adapter_refuses_what_it_cannot_carry),
         cmocka_unit_test(test_an_adapter_has_pairs),
