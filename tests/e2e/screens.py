@@ -357,6 +357,22 @@ class Screens(TrainCase):
         figures = re.search("tokens per second.*steps and validations.*memory, at its peak", page, re.S)[0]
         self.assertIn(figures, self.page("out").words)
 
+    # Fails if one of them takes a mean over steps, counts the time of validations, or forgets the steps before a resume.
+    def test_a_run_has_one_speed_in_train_watch_and_report(self):
+        words = "of rows, trained or not, in the time of the steps"
+        result = self.train("json", "--eval-data", self.valid, "--eval-steps", 1)
+        self.assertEqual(result["tokens_per_second"], self.state("json")["tokens_per_second"])
+        self.train_in_two("out")
+        shutil.rmtree(self.dir / "out/checkpoint-6")
+        told = run(*self.words("out", "--save-steps", 4))              # its last two steps again, and what it says in words
+        steps = [line for line in self.lines("out") if "step_seconds" in line]
+        speed = sum(line["tokens"] for line in steps) / sum(line["step_seconds"] for line in steps)
+        self.assertEqual(len(steps), 6)
+        self.assertIn(f"speed       {speed:.0f} tokens/s {words}\n", told.stdout)
+        self.assertIn(f"speed       {speed:.0f} tokens/s {words}\n", self.ok("watch", self.dir / "out"))
+        self.assertAlmostEqual(self.state("out")["tokens_per_second"] / speed, 1, 6)
+        self.assertRegex(self.page("out").words, rf"\b{speed:.0f}\s*tokens per second {words}")
+
     def test_the_time_is_that_of_all_processes(self):
         self.train_in_two("out")
         self.assertAlmostEqual(self.state("out")["seconds"], sum(line.get("step_seconds", 0) for line in self.lines("out")), 6)

@@ -16,6 +16,7 @@
 #include "cli/view/history.h"
 #include "cli/view/out.h"
 #include "cli/view/progress.h"
+#include "cli/view/summary.h"
 #include "config/options.h"
 
 struct run {
@@ -29,6 +30,7 @@ struct run {
     struct eta eta;
     double start, since; /* of the run, and of the current work besides steps: by the clock */
     double first_eval;   /* of the run, also before a resume; NaN before the first one */
+    double speed;        /* of the run, once it has ended, as hone watch and hone report have it */
     int evals;           /* 2 are as good as more */
 };
 
@@ -49,6 +51,17 @@ static void go_back(struct run *run)
         s->eval_loss = h.evals[i].loss;
     s->loss = mean_value(&run->loss);
     history_close(&h);
+}
+
+/* From the metrics, since a run that resumed made steps before. Without them, as on a full disk, it is not known. */
+static double speed_of_run(const struct run *run)
+{
+    struct history h;
+    if (history_open(&h, run->output) != OK)
+        return 0;
+    double speed = summary_speed(&h);
+    history_close(&h);
+    return speed;
 }
 
 /* Ends a run at the next event once a signal has asked for it. */
@@ -254,7 +267,7 @@ static json_t *outcome_json(const struct run *run, const hone_train_result *r)
     struct outcome outcome = {.result = *r,
                               .info = *i,
                               .first_eval_loss = run->first_eval,
-                              .tokens_per_second = r->seconds > 0 ? (double)r->tokens / r->seconds : 0,
+                              .tokens_per_second = run->speed,
                               .resumed_step = run->first,
                               .stopped_early = r->stopped_early};
     json_t *out = record_json(outcome_fields, &outcome);
@@ -281,7 +294,9 @@ static void train_print_text(const struct run *run, const hone_train_result *r)
     if (r->skipped_steps)
         out_print("skipped     %lld step%s, whose losses or gradients were not finite\n", (long long)r->skipped_steps,
                   cli_plural(r->skipped_steps));
-    out_print("time        %s, %.0f tok/s\n", screen_time(text, r->seconds), r->seconds > 0 ? (double)r->tokens / r->seconds : 0);
+    out_print("time        %s\n", screen_time(text, r->seconds));
+    if (run->speed > 0)
+        out_print("speed       %.0f tokens/s " SUMMARY_SPEED "\n", run->speed);
     out_print("memory      %s peak", cli_bytes(text, (double)i->peak_rss_bytes));
     out_print(" (%s planned)\n", cli_bytes(text, (double)i->peak_bytes));
     out_print("%-11s %s", full ? "model" : "adapter", r->output);
@@ -412,6 +427,7 @@ static hone_status train_and_save(struct run *run, hone_options *options, hone_t
         status = hone_trainer_get_info(run->trainer, info); /* again, for the peak */
     if (hone_rank() != 0)
         return status;
+    run->speed = speed_of_run(run);
     if (status == HONE_OK && cli_flag(options, "json"))
         return cli_print_json(outcome_json(run, result));
     if (status == HONE_OK)

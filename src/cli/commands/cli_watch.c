@@ -56,8 +56,10 @@ static void print_end(const struct history *h)
                   (long long)best->step);
     else if (best)
         out_print("validation  %.4f after step %lld\n", best->loss, (long long)best->step);
-    if (s.tokens_per_second > 0)
-        out_print("time        %s, %.0f tok/s\n", screen_time(text, s.seconds), s.tokens_per_second);
+    if (s.seconds > 0)
+        out_print("time        %s\n", screen_time(text, s.seconds));
+    if (summary_speed(h) > 0)
+        out_print("speed       %.0f tokens/s " SUMMARY_SPEED "\n", summary_speed(h));
     if (peak > 0)
         out_print("memory      %s peak\n", cli_bytes(text, (double)peak));
     if (summary_result(h, place))

@@ -100,8 +100,8 @@ static enum status report_page_put_sums(struct buffer *page, const struct histor
         snprintf(says, sizeof says, "lowest validation loss, step %lld", (long long)best->step);
         TRY(put_card(page, says, "%.4f", best->loss));
     }
-    if (s.tokens_per_second > 0)
-        TRY(put_card(page, "tokens per second", "%.0f", s.tokens_per_second));
+    if (summary_speed(h) > 0)
+        TRY(put_card(page, "tokens per second " SUMMARY_SPEED, "%.0f", summary_speed(h)));
     if (s.seconds > 0)
         TRY(put_card(page, "steps and validations", "%s", screen_time(text, s.seconds)));
     if (peak > 0 || s.memory_bytes)

@@ -67,10 +67,30 @@ static double passed(const struct history *h)
     return seconds + (h->state == HISTORY_RUNNING ? file_age(h->metrics) : 0);
 }
 
+/* Over the last steps, or all of them. */
+static double speed_of(const struct history *h, int64_t steps)
+{
+    double tokens = 0, seconds = 0;
+    for (int64_t i = h->step_count > steps ? h->step_count - steps : 0; i < h->step_count; i++) {
+        const struct history_step *step = &h->steps[i];
+        if (isfinite(step->tokens_per_second) && isfinite(step->seconds)) {
+            tokens += step->tokens_per_second * step->seconds;
+            seconds += step->seconds;
+        }
+    }
+    return seconds > 0 ? tokens / seconds : 0;
+}
+
+double summary_speed(const struct history *h)
+{
+    return speed_of(h, h->step_count);
+}
+
 void summary_screen(const struct history *h, struct screen *s)
 {
+    enum { RECENT_STEPS = 16 }; /* as hone train has it */
     struct eta eta = {.eval_steps = option_of(h, "eval_steps"), .save_steps = option_of(h, "save_steps")};
-    struct mean loss = {0}, rate = {0}, engine = {0};
+    struct mean loss = {0}, engine = {0};
     const json_t *data = json_object_get(h->run, "data"), *plan = json_object_get(h->run, "plan");
     *s = (struct screen){.what = "step", .done = last_step(h), .total = h->total, .epoch = NAN, .loss = NAN, .eval_loss = NAN};
     eta.eval_tokens = json_integer_value(json_object_get(json_object_get(data, "eval"), "tokens"));
@@ -82,8 +102,6 @@ void summary_screen(const struct history *h, struct screen *s)
         }
         if (isfinite(step->seconds))
             mean_add(&eta.step, step->seconds);
-        if (isfinite(step->tokens_per_second))
-            mean_add(&rate, step->tokens_per_second);
         if (isfinite(step->engine_share))
             mean_add(&engine, step->engine_share);
         s->epoch = step->epoch;
@@ -92,7 +110,7 @@ void summary_screen(const struct history *h, struct screen *s)
     add_samples(h, &eta);
     s->loss = mean_value(&loss);
     s->eval_loss = h->eval_count ? h->evals[h->eval_count - 1].loss : NAN;
-    s->tokens_per_second = rate.share > 0 ? mean_value(&rate) : 0;
+    s->tokens_per_second = speed_of(h, RECENT_STEPS);
     s->engine_share = engine.share > 0 ? mean_value(&engine) : 0;
     s->memory_bytes = json_integer_value(json_object_get(plan, "peak_bytes"));
     s->seconds = passed(h);
@@ -170,7 +188,7 @@ json_t *summary_json(const struct history *h)
         .last_loss = h->step_count ? h->steps[h->step_count - 1].loss : NAN,
         .eval_loss = s.eval_loss,
         .activity = s.activity,
-        .tokens_per_second = s.tokens_per_second,
+        .tokens_per_second = summary_speed(h),
         .engine_share = s.engine_share > 0 ? s.engine_share : NAN,
         .seconds = s.seconds,
         .seconds_left = h->state == HISTORY_RUNNING ? s.left : NAN,

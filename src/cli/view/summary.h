@@ -7,6 +7,11 @@
 
 void summary_screen(const struct history *history, struct screen *screen);
 
+/* The speed of a run: the tokens of its steps' rows, trained or not, a second of these steps; 0: not known. And the words for
+ * what it counts. */
+double summary_speed(const struct history *history);
+#define SUMMARY_SPEED "of rows, trained or not, in the time of the steps"
+
 /* A new object; NULL: out of memory. */
 json_t *summary_json(const struct history *history);
 
