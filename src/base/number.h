@@ -1,4 +1,5 @@
-/* Arithmetic on sizes: the smaller, the larger, and whole pieces. What is divided must not be negative. */
+/* Arithmetic on sizes: the smaller, the larger, and whole pieces. What is divided must not be negative. And the noun and the verb
+ * after a number: 1 row is, 2 rows are. */
 #ifndef BASE_NUMBER_H
 #define BASE_NUMBER_H
 
@@ -12,6 +13,16 @@ static inline int64_t min(int64_t a, int64_t b)
 static inline int64_t max(int64_t a, int64_t b)
 {
     return a > b ? a : b;
+}
+
+static inline const char *plural(int64_t n)
+{
+    return n == 1 ? "" : "s";
+}
+
+static inline const char *is_or_are(int64_t n)
+{
+    return n == 1 ? "is" : "are";
 }
 
 /* How many pieces of `size` hold n: the last one may be partly empty. */

@@ -7,6 +7,7 @@
 
 #include "base/file.h"
 #include "base/log.h"
+#include "base/number.h"
 #include "base/parallel.h"
 #include "base/record.h"
 #include "base/utf8.h"
@@ -197,7 +198,7 @@ static enum status inspect_data_find_row(struct inspection *in)
         }
         in->rows += in->block.count;
     } while (in->block.count);
-    return fail(ERR_ARGUMENT, "--row %lld: the data has %lld rows", (long long)wanted, (long long)in->rows);
+    return fail(ERR_ARGUMENT, "--row %lld: the data has %lld row%s", (long long)wanted, (long long)in->rows, plural(in->rows));
 }
 
 static enum status inspect_data_walk(struct inspection *in)

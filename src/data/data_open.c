@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "base/number.h"
 #include "base/process.h"
 #include "base/utf8.h"
 #include "data/encode.h"
@@ -133,19 +134,20 @@ static enum status data_open_check_content(const struct data *data, const char *
 {
     const struct data_summary *a = &data->summary;
     if (a->skipped && !a->rows)
-        return fail(ERR_DATA, "%s: none of the %lld rows can be used; the first: %s", paths, (long long)a->skipped,
-                    data->skipped ? data->skipped : "");
+        return fail(ERR_DATA, "%s: of %lld row%s none can be used; the first: %s", paths, (long long)a->skipped,
+                    plural(a->skipped), data->skipped ? data->skipped : "");
     if (!a->rows)
         return fail(ERR_DATA, "%s: no rows; each line should be a JSON object with a list of \"messages\", or a row of a table",
                     paths);
     if (!data->row_count)
-        return fail(ERR_DATA,
-                    "%s: all %lld rows are longer than --max-length %lld, and --excess-length left none of them: raise it", paths,
-                    (long long)a->rows, (long long)data->max_tokens);
+        return fail(
+            ERR_DATA,
+            "%s: %lld row%s %s longer than --max-length %lld, which is all, and --excess-length left none of them: raise it",
+            paths, (long long)a->rows, plural(a->rows), is_or_are(a->rows), (long long)data->max_tokens);
     if (!data->trained)
         return fail(ERR_DATA,
-                    "%s: no token to train in %lld rows: each answer is empty, or \"train\": false keeps it from being trained",
-                    paths, (long long)data->row_count);
+                    "%s: no token to train in %lld row%s: each answer is empty, or \"train\": false keeps it from being trained",
+                    paths, (long long)data->row_count, plural(data->row_count));
     return OK;
 }
 
@@ -156,7 +158,8 @@ static enum status check_skipped(const struct data *data, const struct data_limi
         return OK;
     if (!limits->skip_bad)
         return fail(ERR_DATA, "%.*s", (int)strcspn(list, "\n"), list);
-    log_message(LOG_WARNING, "%lld rows cannot be used and are skipped; the first:", (long long)data->summary.skipped);
+    log_message(LOG_WARNING, "%lld row%s cannot be used and %s skipped; the first:", (long long)data->summary.skipped,
+                plural(data->summary.skipped), is_or_are(data->summary.skipped));
     for (; *list; list += strcspn(list, "\n"), list += *list == '\n')
         log_message(LOG_WARNING, "%.*s", (int)strcspn(list, "\n"), list);
     return OK;
@@ -171,11 +174,11 @@ static enum status check_findings(const struct data *data, const char *paths)
     for (int c = 0; c < CHECKS; c++) {
         const char *name = check_name((enum check)c), *advice = check_advice((enum check)c);
         if (check_stops(&summary, (enum check)c))
-            return fail(ERR_DATA, "%s: %s in %lld of %lld rows (`hone inspect data` shows them): %s", paths, name,
-                        (long long)summary.count[c], (long long)summary.rows, advice);
+            return fail(ERR_DATA, "%s: %s in %lld of %lld row%s (`hone inspect data` shows them): %s", paths, name,
+                        (long long)summary.count[c], (long long)summary.rows, plural(summary.rows), advice);
         if (summary.count[c] && c != CHECK_UNTRAINED) /* those are in the data's summary */
-            log_message(LOG_WARNING, "%s in %lld of %lld rows (`hone inspect data` shows them): %s", name,
-                        (long long)summary.count[c], (long long)summary.rows, advice);
+            log_message(LOG_WARNING, "%s in %lld of %lld row%s (`hone inspect data` shows them): %s", name,
+                        (long long)summary.count[c], (long long)summary.rows, plural(summary.rows), advice);
     }
     return OK;
 }
@@ -184,14 +187,16 @@ static void warn_of_lengths(const struct data *data)
 {
     const struct data_summary *a = &data->summary;
     if (a->truncated)
-        log_message(LOG_WARNING, "%lld of %lld rows are cut to --max-length %lld: %lld tokens are lost", (long long)a->truncated,
-                    (long long)a->rows, (long long)data->max_tokens, (long long)a->lost_tokens);
+        log_message(LOG_WARNING, "%lld of %lld row%s %s cut to --max-length %lld: %lld token%s %s lost", (long long)a->truncated,
+                    (long long)a->rows, plural(a->rows), is_or_are(a->truncated), (long long)data->max_tokens,
+                    (long long)a->lost_tokens, plural(a->lost_tokens), is_or_are(a->lost_tokens));
     if (a->dropped)
-        log_message(LOG_WARNING, "%lld of %lld rows are longer than --max-length %lld and left out: %lld tokens are lost",
-                    (long long)a->dropped, (long long)a->rows, (long long)data->max_tokens, (long long)a->lost_tokens);
+        log_message(LOG_WARNING, "%lld of %lld row%s %s longer than --max-length %lld and left out: %lld token%s %s lost",
+                    (long long)a->dropped, (long long)a->rows, plural(a->rows), is_or_are(a->dropped),
+                    (long long)data->max_tokens, (long long)a->lost_tokens, plural(a->lost_tokens), is_or_are(a->lost_tokens));
     if (a->emptied)
-        log_message(LOG_WARNING, "%lld %s are left out: no token to train was left in them", (long long)a->emptied,
-                    a->split ? "windows of split rows" : "cut rows");
+        log_message(LOG_WARNING, "%lld %s%s%s %s left out: no token to train was left", (long long)a->emptied,
+                    a->split ? "window" : "cut row", plural(a->emptied), a->split ? " of split rows" : "", is_or_are(a->emptied));
 }
 
 static enum status data_open_all(struct data *data, struct source *source, const char *paths, struct chat **chat,

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/hash.h"
+#include "base/number.h"
 #include "data/parse.h"
 
 enum { KEYS_MIN = 1 << 10, KEYS_MAX = 1 << 22 };
@@ -304,18 +305,21 @@ enum status check_verdict(const struct check_summary *s)
     if (!s->rows)
         return fail(ERR_DATA, "there are no rows");
     if (check_stops(s, CHECK_UNTRAINED))
-        return fail(ERR_DATA, "there is no token to train in %lld rows: %s", (long long)s->rows, check_advice(CHECK_UNTRAINED));
+        return fail(ERR_DATA, "there is no token to train in %lld row%s: %s", (long long)s->rows, plural(s->rows),
+                    check_advice(CHECK_UNTRAINED));
     if (check_stops(s, CHECK_DOUBLE_BOS))
         return fail(ERR_DATA,
-                    "%lld of %lld rows begin with the same special token twice, the first is row %lld, line %lld of its file: "
+                    "%lld of %lld row%s begin%s with the same special token twice, the first is row %lld, line %lld of its file: "
                     "remove it from the data or the chat template",
-                    (long long)s->count[CHECK_DOUBLE_BOS], (long long)s->rows, (long long)s->first[CHECK_DOUBLE_BOS].row,
+                    (long long)s->count[CHECK_DOUBLE_BOS], (long long)s->rows, plural(s->rows),
+                    s->count[CHECK_DOUBLE_BOS] == 1 ? "s" : "", (long long)s->first[CHECK_DOUBLE_BOS].row,
                     (long long)s->first[CHECK_DOUBLE_BOS].line);
     if (check_stops(s, CHECK_LONG))
         return fail(ERR_DATA,
-                    "%lld of %lld rows have more than %lld tokens, the first is row %lld, line %lld of its file: choose "
+                    "%lld of %lld row%s %s more than %lld tokens, the first is row %lld, line %lld of its file: choose "
                     "--excess-length truncate, split or drop, or raise --max-length if the model's window is larger",
-                    (long long)s->count[CHECK_LONG], (long long)s->rows, (long long)s->max_tokens,
-                    (long long)s->first[CHECK_LONG].row, (long long)s->first[CHECK_LONG].line);
+                    (long long)s->count[CHECK_LONG], (long long)s->rows, plural(s->rows),
+                    s->count[CHECK_LONG] == 1 ? "has" : "have", (long long)s->max_tokens, (long long)s->first[CHECK_LONG].row,
+                    (long long)s->first[CHECK_LONG].line);
     return OK;
 }

@@ -5,6 +5,7 @@
 
 #include "base/directory.h"
 #include "base/log.h"
+#include "base/number.h"
 #include "data/token_log.h"
 #include "text/chat/chat.h"
 
@@ -101,7 +102,8 @@ static enum status token_cache_open_part(struct token_cache *c, bool *waited, bo
     TRY(token_log_cut(&files, &state));
     c->totals = state.totals;
     if (state.blocks)
-        log_message(LOG_INFO, "encoding resumes after %lld rows that an earlier run encoded", (long long)state.totals.rows);
+        log_message(LOG_INFO, "encoding resumes after %lld row%s that an earlier run encoded", (long long)state.totals.rows,
+                    plural(state.totals.rows));
     return OK;
 }
 

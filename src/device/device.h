@@ -15,6 +15,7 @@
 #include <stdbool.h>
 
 #include "base/dtype.h"
+#include "base/log.h"
 #include "base/memory.h"
 #include "device/group.h"
 
@@ -228,6 +229,10 @@ struct device {
 /* By name (devices.def), with a number where there may be several, or an id where they have some: cpu, opencl, cuda:1,
  * cuda:GPU-1c2c3c4c, or auto. ERR_ARGUMENT for any other text, ERR_DEVICE with what is missing and how to get it. */
 enum status device_open(struct device **out, const char *name);
+#define DEVICE_BEST "auto"
+
+/* Logs which one it is, and why "auto" took it. */
+void device_tell_best(struct device *device, enum log_level level);
 
 /* How many devices there are by a name of device_choice; 0: none, or not known before one is opened. */
 int device_count(const char *name);

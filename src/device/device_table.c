@@ -57,12 +57,19 @@ static enum status open_best(struct device **out)
     }
     if (!*out)
         return fail(ERR_DEVICE, "no device is usable");
+    return OK;
+}
+
+void device_tell_best(struct device *d, enum log_level level)
+{
     struct device_info info;
     char reason[TEXT_MAX];
-    device_info(*out, &info);
+    int chosen = 0;
+    while (chosen < KINDS - 1 && kinds[chosen].class != d->class)
+        chosen++;
+    device_info(d, &info);
     give_reason(reason, chosen);
-    log_message(LOG_INFO, "device %s: %s (%s; --device chooses another)", kinds[chosen].class->name, info.name, reason);
-    return OK;
+    log_message(level, "device %s: %s (%s; --device chooses another)", d->class->name, info.name, reason);
 }
 
 static enum status unknown_name(const char *name)
@@ -98,7 +105,7 @@ enum status device_open(struct device **out, const char *name)
     size_t length = strcspn(name, ":");
     int number;
     *out = NULL;
-    if (!strcmp(name, "auto"))
+    if (!strcmp(name, DEVICE_BEST))
         return open_best(out);
     for (int i = 0; i < KINDS; i++)
         if (strlen(kinds[i].class->name) == length && !strncmp(name, kinds[i].class->name, length)) {

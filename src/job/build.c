@@ -75,6 +75,7 @@ static enum status build_open_session(struct build *b, bool weights, int threads
 {
     const struct options *o = b->job->options;
     struct session_options options = settings_session(o, o->init_adapter, weights);
+    options.tells_device = true;
     options.shard_weights = o->shard == CHOICE_shard_weights && b->group;
     parallel_set_threads(o->threads ? (int)o->threads : threads);
     TRY(session_open(&b->session, &options));

@@ -169,9 +169,9 @@ enum status measure_steps(struct trainer *t, int64_t steps, struct measured *m)
     if (p.skipped)
         log_message(
             LOG_WARNING,
-            "%lld of %lld steps were skipped, as their loss or gradient is not finite: the times are not those of steps that "
+            "%lld of %lld steps %s skipped, as their loss or gradient is not finite: the times are not those of steps that "
             "train. Lower --learning-rate, or look at the weights of --model",
-            (long long)p.skipped, (long long)t->snap.state.step);
+            (long long)p.skipped, (long long)t->snap.state.step, p.skipped == 1 ? "was" : "were");
     return count_layer(&t->build, m);
 }
 

@@ -84,6 +84,8 @@ enum status session_open(struct session *s, const struct session_options *option
         TRY(verify_files_check(options->adapter));
     }
     TRY(device_open(&s->device, options->device));
+    if (!strcmp(options->device, DEVICE_BEST))
+        device_tell_best(s->device, options->tells_device ? LOG_INFO : LOG_DEBUG);
     s->device->options = options->on_device;
     s->tuning.tf32 = options->tf32;
     look_at_device(s);

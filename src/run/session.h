@@ -32,6 +32,7 @@ struct session_options {
     int run;             /* an enum run_type, or RUN_AUTO */
     const char *adapter; /* a directory in PEFT's layout, or NULL */
     bool weights;        /* false: only to plan */
+    bool tells_device;   /* which one "auto" took is news, as before a run that takes long */
     bool compared;       /* the files have been compared (models/verify_files.h), or only names and shapes are asked for */
     bool load_in_4bit;   /* quantise linear layers to NF4 */
     bool double_quant;   /* and their absmax too */

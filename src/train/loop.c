@@ -357,9 +357,10 @@ static enum status loop_look(struct run *r)
     if (t->snap.state.bad_in_row < t->job.options->max_bad_steps)
         return OK;
     return fail(ERR_DATA,
-                "%lld steps in a row were bad, the last one: %s (--max-bad-steps). Lower --learning-rate%s, or look at the rows "
+                "%lld step%s in a row %s bad, the last one: %s (--max-bad-steps). Lower --learning-rate%s, or look at the rows "
                 "that the warnings name",
-                (long long)t->snap.state.bad_in_row, guard_name(r->found),
+                (long long)t->snap.state.bad_in_row, plural(t->snap.state.bad_in_row),
+                t->snap.state.bad_in_row == 1 ? "was" : "were", guard_name(r->found),
                 t->build.session.run == RUN_FLOAT32 ? "" : ", use --dtype float32 if the weights are too large for this type");
 }
 

@@ -303,8 +303,8 @@ static enum status keep_each(struct metrics *m, struct kept *kept, const struct 
         TRY(keep_line(m, kept, line, end - line));
     }
     if (kept->broken)
-        log_message(LOG_WARNING, "%s: %lld lines of an earlier process are left out: they are damaged", m->path,
-                    (long long)kept->broken);
+        log_message(LOG_WARNING, "%s: %lld line%s of an earlier process %s left out as damaged", m->path, (long long)kept->broken,
+                    plural(kept->broken), is_or_are(kept->broken));
     return OK;
 }
 

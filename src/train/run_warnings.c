@@ -26,23 +26,23 @@ void run_warn_of_options(const struct trainer *t)
             LOG_WARNING,
             "the run has %lld step%s, in which a model learns little: lower --per-device-train-batch-size, which is %lld, "
             "or raise --num-train-epochs; hone init chooses both",
-            (long long)t->rows.steps, t->rows.steps > 1 ? "s" : "", (long long)o->per_device_train_batch_size);
+            (long long)t->rows.steps, plural(t->rows.steps), (long long)o->per_device_train_batch_size);
     if (o->eval_dataset_path && file_same(o->dataset_path, o->eval_dataset_path))
         log_message(LOG_WARNING,
                     "--eval-data is the file of --data: its loss falls even if the model only remembers. --val-set-size 0.05 "
                     "holds rows back instead");
     if (o->verify_every > t->rows.steps)
-        log_message(LOG_WARNING, "--verify-every %lld: the run has %lld steps, and none of them will be computed twice",
-                    (long long)o->verify_every, (long long)t->rows.steps);
+        log_message(LOG_WARNING, "--verify-every %lld: the run has %lld step%s, and none of them will be computed twice",
+                    (long long)o->verify_every, (long long)t->rows.steps, plural(t->rows.steps));
     if (o->warmup_steps && o->warmup_steps >= t->rows.steps)
         log_message(
             LOG_WARNING,
             "--warmup-steps %lld: the run has %lld step%s, so that the learning rate only rises, and does not come to what "
             "was asked for: lower it, or leave --warmup-ratio to choose",
-            (long long)o->warmup_steps, (long long)t->rows.steps, t->rows.steps > 1 ? "s" : "");
+            (long long)o->warmup_steps, (long long)t->rows.steps, plural(t->rows.steps));
     if (o->early_stopping_patience >= evals)
         log_message(LOG_WARNING,
                     "--early-stopping-patience %lld: the run validates %lld time%s after its start and cannot end early: lower "
                     "--eval-steps or the patience",
-                    (long long)o->early_stopping_patience, (long long)evals, evals > 1 ? "s" : "");
+                    (long long)o->early_stopping_patience, (long long)evals, plural(evals));
 }

@@ -159,6 +159,16 @@ class Tiny(Case):
         self.fails(2, "generate", "--model", TINY, says=["--prompt"])
         self.fails(2, "generate", "--model", TINY, "--prompt", "x", "--max-new-tokens", 10000, says=["window"])
 
+    # Fails if what "auto" took is told before every answer, or not before a run.
+    def test_the_device_is_told_before_a_run_and_not_before_an_answer(self):
+        some, data = ("--model", TINY), self.write("chats.jsonl", CHAT, CHAT)
+        run_of_ranks = ("train", *some, "--data", data, "--max-steps", 1, "--output")
+        for args in (*run_of_ranks, self.dir / "one"), (*run_of_ranks, self.dir / "two", "--nproc", 2), ("plan", *some):
+            self.assertEqual(len(re.findall("(?m)^device [a-z]+: ", run(*args).stderr)), 1, args)
+        for args in ("generate", *some, "--prompt", "Hi", "-n", 4), ("eval", *some, "--data", data):
+            self.assertNotRegex(run(*args).stderr, "(?m)^device ")
+            self.assertRegex(run(*args, "--verbose").stderr, "(?m)^device [a-z]+: .*--device chooses another")
+
     def test_a_prompt_comes_from_standard_input(self):
         """Without its last newline; other blanks stay."""
         args = ("generate", "--model", TINY, "--max-new-tokens", 12, "--prompt")

@@ -87,6 +87,17 @@ class Data(Case):
         for text in ("2 of 5 rows are cut to --max-length 64", "  read      5 rows, messages 5", "  truncated 2 rows"):
             self.assertIn(text, said)
 
+    # Fails if a number and its noun do not agree.
+    def test_one_row_is_told_as_one(self):
+        data = self.write("one.jsonl", CHAT, {"messages": [CHAT["messages"][0], {"role": "assistant", "content": "A word. " * 60}]})
+        def said(*args):
+            return run("eval", "--model", TINY, "--data", data, *args).stderr
+        self.assertIn("1 of 2 rows has more", said("--max-length", 64))
+        self.assertRegex(said("--max-length", 64, "--excess-length", "truncate"), r"1 of 2 rows is cut to --max-length 64: \d+ tokens are lost")
+        self.assertRegex(said("--max-length", 64, "--excess-length", "drop"), "1 of 2 rows is longer than --max-length 64 and left out")
+        data = self.write("bad.jsonl", CHAT, "no JSON")
+        self.assertIn("1 row cannot be used and is skipped; the first:", said("--bad-rows", "skip"))
+
     def test_bad_rows(self):
         self.data = self.write("bad.jsonl", CHAT, '{"messages": 7}', CHAT, "no JSON", {"messages": []}, CHAT)
         self.fails(9, "eval", "--model", TINY, "--data", self.data, says=["bad.jsonl:2: "])

@@ -263,7 +263,7 @@ class Rows(Case):
         window = json.loads((TINY / "config.json").read_text())["max_position_embeddings"]
         path = self.write("long.jsonl", CHAT, {"text": "x y, " * window}, {"text": "a b c d e f g h"})
         line = ("inspect", "data", "--model", TINY, "--data", path)
-        self.fails(9, *line, says=["would stop a run", f"1 of 3 rows have more than {window} tokens", "line 2", "--excess-length"])
+        self.fails(9, *line, says=["would stop a run", f"1 of 3 rows has more than {window} tokens", "line 2", "--excess-length"])
         self.fails(9, "eval", *line[2:], says=["long.jsonl:2", f"the limit is {window}"])
         self.fails(9, *line, "--max-length", 6, says=["3 of 3 rows have more than 6 tokens"])
         self.fails(2, *line, "--max-length", window + 1, says=["above the model's window"])

@@ -278,7 +278,7 @@ static void bad_rows_are_skipped_on_request_and_named(void **state)
     assert_fails(data_open(&data, chats, &chat, &limits), ERR_DATA, "chats.jsonl:9: ");
     limits.skip_bad = true;
     assert_ok(file_replace(chats, "{}\n[]\n", 6));
-    assert_fails(data_open(&data, chats, &chat, &limits), ERR_DATA, "none of the 2 rows can be used");
+    assert_fails(data_open(&data, chats, &chat, &limits), ERR_DATA, "of 2 rows none can be used");
     chat_close(chat);
 }
 

@@ -188,7 +188,7 @@ static void damaged_lines_are_counted_and_the_others_kept(void **state)
     assert_ok(metrics_open(&m, &r.t));
     log_set_sink(NULL, NULL);
     assert_int_equal(warnings, 1);
-    assert_non_null(strstr(last_warning, "metrics.jsonl: 2 lines of an earlier process are left out"));
+    assert_non_null(strstr(last_warning, "metrics.jsonl: 2 lines of an earlier process are left out as damaged"));
     read_output(&text, "metrics.csv");
     assert_string_equal(text.data, HEADER_CSV "1,,3,,,0,0,,,,,\n2,,2,,,0,0,,,,,\n2,,,,,,,,,,5,\n");
     metrics_close(&m);

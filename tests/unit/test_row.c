@@ -453,11 +453,11 @@ static void what_stops_a_run_is_said(void **state)
     struct check_result untrained = {.found = 1u << CHECK_UNTRAINED, .key = 1}, fine = {.key = 2},
                         twice = {.found = 1u << CHECK_DOUBLE_BOS};
     assert_ok(check_add(&s, &untrained, &(struct check_place){1, 0, 1}));
-    assert_fails(check_verdict(&s), ERR_DATA, "no token to train in 1 rows");
+    assert_fails(check_verdict(&s), ERR_DATA, "no token to train in 1 row:");
     assert_ok(check_add(&s, &fine, &(struct check_place){2, 0, 2}));
     assert_ok(check_verdict(&s));
     assert_ok(check_add(&s, &twice, &(struct check_place){3, 0, 5}));
-    assert_fails(check_verdict(&s), ERR_DATA, "1 of 3 rows begin with the same special token twice, the first is row 3, line 5");
+    assert_fails(check_verdict(&s), ERR_DATA, "1 of 3 rows begins with the same special token twice, the first is row 3, line 5");
     check_free(&s);
 }
 
