@@ -223,10 +223,22 @@ static enum status check_places(struct job *j)
     return check_input(j, "--model", o->model_name_or_path);
 }
 
+/* How often something happens is said in one way. */
+static enum status check_interval(const struct options *o, enum option steps, enum option per_epoch, int64_t count)
+{
+    if (!count || !o->source[steps])
+        return OK;
+    return fail(ERR_ARGUMENT, "%s and %s both say how often the run %s: give only one of them, as in --%s 0", o->source[steps],
+                o->source[per_epoch], steps == OPTION_eval_steps ? "validates" : "saves",
+                steps == OPTION_eval_steps ? "evals-per-epoch" : "saves-per-epoch");
+}
+
 static enum status check_validation(struct job *j)
 {
     const struct options *o = j->options;
     bool own = false;
+    TRY(check_interval(o, OPTION_eval_steps, OPTION_evals_per_epoch, o->evals_per_epoch));
+    TRY(check_interval(o, OPTION_save_steps, OPTION_saves_per_epoch, o->saves_per_epoch));
     if (o->eval_dataset_path && o->val_set_size > 0)
         return fail(ERR_ARGUMENT, "--eval-data and --val-set-size both say what to validate on: give only one of them");
     if (o->val_set_size > 0)

@@ -81,8 +81,7 @@ static enum status open_sampler(struct rows *r, const struct job *j)
     }
     TRY(sampler_init(&r->sampler, &r->data, (uint64_t)o->seed, o->shuffle, window, j->step_rows));
     r->steps_per_epoch = sampler_steps(&r->sampler);
-    double steps = ceil(o->num_train_epochs * (double)r->steps_per_epoch - 1e-9);
-    r->steps = o->max_steps ? o->max_steps : steps < 1 ? 1 : steps < 1e15 ? (int64_t)steps : (int64_t)1e15;
+    r->steps = rows_steps(r, o->max_steps, o->num_train_epochs);
     return OK;
 }
 
@@ -148,6 +147,22 @@ void rows_drop_chat(struct rows *r)
 }
 
 /* --- steps ------------------------------------------------------------------------------------------------------------------ */
+
+int64_t rows_steps(const struct rows *r, int64_t max_steps, double epochs)
+{
+    double steps = ceil(epochs * (double)r->steps_per_epoch - 1e-9);
+    return max_steps ? max_steps : steps < 1 ? 1 : steps < 1e15 ? (int64_t)steps : (int64_t)1e15;
+}
+
+struct interval rows_evals(const struct rows *r, const struct options *o)
+{
+    return (struct interval){.steps = o->eval_steps, .per_epoch = o->evals_per_epoch, .epoch = r->steps_per_epoch};
+}
+
+struct interval rows_saves(const struct rows *r, const struct options *o)
+{
+    return (struct interval){.steps = o->save_steps, .per_epoch = o->saves_per_epoch, .epoch = r->steps_per_epoch};
+}
 
 enum status rows_of_step(struct rows *r, int64_t step, const int64_t **rows, int64_t *count)
 {

@@ -3,6 +3,7 @@
 #ifndef JOB_ROWS_H
 #define JOB_ROWS_H
 
+#include "base/interval.h"
 #include "data/sampler.h"
 #include "dist/dist.h"
 #include "job/job.h"
@@ -37,6 +38,13 @@ void rows_drop_chat(struct rows *r);
 /* The rows of a step that this rank takes are rows[rows_mine(r, i)] for i below *count. */
 enum status rows_of_step(struct rows *r, int64_t step, const int64_t **rows, int64_t *count);
 int64_t rows_mine(const struct rows *r, int64_t i);
+
+/* How many steps a run over these rows has: the options max_steps, or if it is 0 num_train_epochs. */
+int64_t rows_steps(const struct rows *r, int64_t max_steps, double epochs);
+
+/* How often the run validates, and answers its prompts; and how often it saves. */
+struct interval rows_evals(const struct rows *r, const struct options *o);
+struct interval rows_saves(const struct rows *r, const struct options *o);
 
 /* How the options say to read data for a model. Texts are the options' or in the arena; the caller sets `split`. */
 enum status rows_limits(struct data_limits *limits, const struct options *options, int64_t window, int64_t vocabulary,

@@ -34,21 +34,15 @@ int64_t disk_budget_checkpoint(const struct snapshot *snap, int64_t *result)
     return bytes + *result;
 }
 
-/* How often something happens after every so many steps and at the end, after the step that the run is at. */
-static int64_t disk_budget_times(const struct snapshot *snap, int64_t every)
-{
-    int64_t step = snap->state.step, last = snap->rows->steps;
-    return every ? last / every - step / every + (last % every != 0) : 1;
-}
-
 int64_t disk_budget_count(const struct snapshot *snap, int64_t existing)
 {
     const struct options *o = snap->job->options;
     bool validates = snap->rows->eval_data.row_count;
     if (snap->state.step >= snap->rows->steps)
         return 0;
-    int64_t saves = disk_budget_times(snap, o->save_steps) +
-                    (validates ? disk_budget_times(snap, o->eval_steps) : 0); /* the best one is saved too */
+    int64_t step = snap->state.step, last = snap->rows->steps;
+    int64_t saves = interval_left(rows_saves(snap->rows, o), step, last) +
+                    (validates ? interval_left(rows_evals(snap->rows, o), step, last) : 0); /* the best one is saved too */
     int64_t kept = min(o->save_total_limit, INT64_MAX / 2) + validates;
     return min(saves, max(kept - existing, 0) + 1);
 }

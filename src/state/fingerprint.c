@@ -1,10 +1,13 @@
 /* Writing down what a run computes with, and comparing it. */
 #include "state/fingerprint.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/log.h"
+#include "base/number.h"
 #include "base/record.h"
+#include "job/schedule.h"
 
 enum { DIFFERENT_SHOWN = 5 };
 
@@ -126,6 +129,34 @@ static enum status check_fingerprint(const struct fingerprint *print, const json
     return OK;
 }
 
+/* --- a run that is made longer -------------------------------------------------------------------------------------------- */
+
+/* What the length of a run comes from. It may be another one where all steps so far had the learning rates that they have in this
+ * run: as a rule those of a constant schedule. */
+static bool is_length(enum option o)
+{
+    return o == OPTION_max_steps || o == OPTION_num_train_epochs;
+}
+
+static int64_t steps_before(const struct snapshot *snap, const json_t *chosen)
+{
+    const char *steps = json_string_value(json_object_get(chosen, options_name(OPTION_max_steps)));
+    const char *epochs = json_string_value(json_object_get(chosen, options_name(OPTION_num_train_epochs)));
+    return rows_steps(snap->rows, strtoll(steps, NULL, 10), strtod(epochs, NULL));
+}
+
+static bool rates_are_same(const struct snapshot *snap, int64_t before, int64_t done)
+{
+    const struct options *o = snap->job->options;
+    struct schedule was, is;
+    if (schedule_init(&was, o, before) != OK || schedule_init(&is, o, snap->rows->steps) != OK)
+        return false;
+    bool same = done <= snap->rows->steps && o->sync_every == 1; /* those exchange in the last step too */
+    for (int64_t step = 1; step <= done && same; step++)
+        same = schedule_rate(&was, step) == schedule_rate(&is, step);
+    return same;
+}
+
 /* Adds an option to the list of those that differ. */
 static enum status compare_option(const struct snapshot *snap, enum option o, const json_t *chosen, struct buffer *list,
                                   int *count)
@@ -141,18 +172,28 @@ static enum status compare_option(const struct snapshot *snap, enum option o, co
     return status;
 }
 
-static enum status compare_options(const struct snapshot *snap, const json_t *chosen, const char *dir)
+static enum status compare_options(const struct snapshot *snap, const json_t *tree, const json_t *chosen, const char *dir)
 {
     struct buffer list = {0};
+    const struct options *now = snap->job->options;
+    int64_t before = steps_before(snap, chosen), done = json_integer_value(json_object_get(tree, "step"));
+    bool longer = snap->rows->steps > before, may = rates_are_same(snap, before, done);
     int count = 0;
     enum status status = OK;
     for (enum option o = 0; o < OPTIONS && status == OK; o++)
-        status = compare_option(snap, o, chosen, &list, &count);
+        if (!may || !is_length(o))
+            status = compare_option(snap, o, chosen, &list, &count);
     if (status == OK && count)
-        status =
-            fail(ERR_ARGUMENT,
-                 "%s is of a run with %s%s: use the same settings to resume, --resume none to start over, or another --output",
-                 dir, list.data, count > DIFFERENT_SHOWN ? "; and others" : "");
+        status = fail(ERR_ARGUMENT,
+                      "%s is of a run with %s%s: use the same settings to resume, --resume none to start over, or another "
+                      "--output%s%s%s%s",
+                      dir, list.data, count > DIFFERENT_SHOWN ? "; and others" : "",
+                      longer && !may ? "; to train longer, begin a run of its own with what this one learned: " : "",
+                      longer && !may ? snap->job->full ? "--model " : "--init-adapter " : "",
+                      longer && !may ? now->output_dir : "", longer && !may ? " --output ANOTHER" : "");
+    else if (status == OK && before != snap->rows->steps)
+        log_message(LOG_INFO, "%s is of a run of %lld step%s, which goes on to step %lld", dir, (long long)before, plural(before),
+                    (long long)snap->rows->steps);
     buffer_free(&list);
     return status;
 }
@@ -207,7 +248,7 @@ enum status fingerprint_check(struct snapshot *snap, const json_t *tree, const c
     TRY(check_whole(tree, chosen, dir));
     TRY(find_fingerprint(snap, &print)); /* another model first: its defaults may be others too */
     TRY(check_same(tree, dir, "base", print.base, "another base model: its weights are not those of --model"));
-    TRY(compare_options(snap, chosen, dir));
+    TRY(compare_options(snap, tree, chosen, dir));
     const char *was_loss = json_string_value(json_object_get(chosen, LOSS_KEY)),
                *loss = loss_of(snap->build->session.tuning.loss)->name;
     if (strcmp(was_loss, loss) != 0)

@@ -79,16 +79,13 @@ void diloco_close(struct diloco *s)
     *s = (struct diloco){0};
 }
 
-static bool every(int64_t step, int64_t steps)
-{
-    return steps && step % steps == 0;
-}
-
 bool diloco_due(const struct stepper *st, int64_t step)
 {
     const struct options *o = st->build->job->options;
-    bool looks = (st->build->rows->eval_data.row_count || st->build->job->samples.count) && every(step, o->eval_steps);
-    return st->diloco.on && (every(step, o->sync_every) || looks || every(step, o->save_steps) || step == st->build->rows->steps);
+    const struct rows *rows = st->build->rows;
+    bool looks = (rows->eval_data.row_count || st->build->job->samples.count) && interval_falls_on(rows_evals(rows, o), step);
+    bool saves = interval_falls_on(rows_saves(rows, o), step), meets = step % o->sync_every == 0;
+    return st->diloco.on && (meets || looks || saves || step == rows->steps);
 }
 
 /* `moved` becomes the sum over all ranks: the same bytes on each. */

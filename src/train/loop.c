@@ -390,9 +390,9 @@ static enum status report_step(struct run *r)
     return OK;
 }
 
-static bool due(int64_t step, int64_t every, int64_t last)
+static bool due(int64_t step, struct interval interval, int64_t last)
 {
-    return step == last || (every && step % every == 0);
+    return step == last || interval_falls_on(interval, step);
 }
 
 /* Whether a step may stay in flight while the next is enqueued: not where the host computes, and not after a bad step, since too
@@ -422,8 +422,9 @@ static enum status all_steps(struct run *r)
         best = false;
         TRY(queue_step(r));
         int64_t step = t->snap.state.step + t->stepper.queue.ahead;
-        bool looks_now = (t->rows.eval_data.row_count || t->job.samples.count) && due(step, o->eval_steps, t->rows.steps);
-        bool saves = due(step, o->save_steps, t->rows.steps), exchanges = diloco_due(&t->stepper, step);
+        bool looks_now =
+            (t->rows.eval_data.row_count || t->job.samples.count) && due(step, rows_evals(&t->rows, o), t->rows.steps);
+        bool saves = due(step, rows_saves(&t->rows, o), t->rows.steps), exchanges = diloco_due(&t->stepper, step);
         while (t->stepper.queue.ahead > (!looks_now && !saves && !exchanges && may_wait(r)))
             TRY(report_step(r));
         if (exchanges)

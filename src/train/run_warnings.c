@@ -9,10 +9,30 @@
 static const double RATE_USUAL_MAX = 0.1;
 enum { FEW_STEPS = 10 }; /* where nobody asked for a number of steps */
 
+/* What was asked for, and never comes. */
+static void warn_of_no_validation(const struct trainer *t, int64_t evals)
+{
+    const struct options *o = t->job.options;
+    const char *asked = o->evals_per_epoch ? o->source[OPTION_evals_per_epoch]
+                        : o->eval_steps    ? o->source[OPTION_eval_steps]
+                                           : NULL;
+    if (asked && !t->rows.eval_data.row_count && !t->job.samples.count)
+        log_message(
+            LOG_WARNING,
+            "%s: there is nothing to validate on, so no validation comes: name a file with --eval-data, or hold rows back "
+            "with --val-set-size 0.05",
+            asked);
+    if (t->rows.eval_data.row_count && evals == 1 && o->eval_steps && t->rows.steps > 1)
+        log_message(asked ? LOG_WARNING : LOG_INFO,
+                    "the run has %lld steps and validates only %sat its end: --eval-steps is %lld; --evals-per-epoch 4 validates "
+                    "in between",
+                    (long long)t->rows.steps, o->eval_on_start ? "before them and " : "", (long long)o->eval_steps);
+}
+
 void run_warn_of_options(const struct trainer *t)
 {
     const struct options *o = t->job.options;
-    int64_t evals = o->eval_steps ? divide_up(t->rows.steps, o->eval_steps) : 1;
+    int64_t evals = interval_left(rows_evals(&t->rows, o), 0, t->rows.steps);
     if (t->job.rate_words[0])
         log_message(LOG_INFO, "learning rate %s", t->job.rate_words);
     if (o->learning_rate > RATE_USUAL_MAX)
@@ -40,6 +60,7 @@ void run_warn_of_options(const struct trainer *t)
             "--warmup-steps %lld: the run has %lld step%s, so that the learning rate only rises, and does not come to what "
             "was asked for: lower it, or leave --warmup-ratio to choose",
             (long long)o->warmup_steps, (long long)t->rows.steps, plural(t->rows.steps));
+    warn_of_no_validation(t, evals);
     if (o->early_stopping_patience >= evals)
         log_message(LOG_WARNING,
                     "--early-stopping-patience %lld: the run validates %lld time%s after its start and cannot end early: lower "

@@ -23,7 +23,8 @@ EXPECTED = {
         "max_length": "256", "excess_length": "drop", "packing": "true", "finetuning_type": "lora", "lora_r": "4", "lora_alpha": "8",
         "lora_dropout": "0.05", "lora_target_modules": "gate_proj,down_proj,up_proj,q_proj", "optim": "adamw", "learning_rate": "0.0002",
         "lr_scheduler_type": "cosine", "warmup_ratio": "0.1", "weight_decay": "0", "per_device_train_batch_size": "1",
-        "gradient_accumulation_steps": "2", "num_train_epochs": "1", "max_steps": "2", "dtype": "auto", "tf32": "false"},
+        "gradient_accumulation_steps": "2", "num_train_epochs": "1", "max_steps": "2", "evals_per_epoch": "4",
+        "saves_per_epoch": "1", "dtype": "auto", "tf32": "false"},
     "axolotl/qlora.yml": {
         "model_name_or_path": "model", "dataset_path": "data/chats.jsonl,data/texts.jsonl", "val_set_size": "0",
         "output_dir": "outputs/qlora-out", "max_length": "128", "excess_length": "truncate", "train_on_inputs": "false",
@@ -69,7 +70,7 @@ EXPECTED = {
         "finetuning_type": "lora", "lora_r": "8", "lora_alpha": "8", "lora_dropout": "0.05",
         "lora_target_modules": "q_proj,k_proj,v_proj,o_proj", "learning_rate": "0.0002", "lr_scheduler_type": "constant",
         "warmup_ratio": "0.1", "per_device_train_batch_size": "2", "gradient_accumulation_steps": "2", "num_train_epochs": "1",
-        "eval_steps": "2", "dtype": "bfloat16", "tf32": "true", "seed": "11"},
+        "eval_steps": "2", "saves_per_epoch": "1", "dtype": "bfloat16", "tf32": "true", "seed": "11"},
     "trl/sft_qlora.yaml": {
         **HF, "model_name_or_path": "model", "dataset_path": "data/prompts.jsonl", "val_set_size": "2", "output_dir": "trainer_output",
         "max_length": "0", "train_on_inputs": "false", "raw": "true", "finetuning_type": "lora", "load_in_4bit": "true",
@@ -145,7 +146,7 @@ EXPECTED = {
 # What a run says of what it does otherwise, of what it does not do, and of what it does not need.
 SAYS = {
     "axolotl/lora.yml": ["changed: optimizer: adamw_8bit: exact", "changed: datasets[].type: alpaca: rows go through the model's chat",
-                         "wandb_watch", "changed: evals_per_epoch", "loss_watchdog_patience", "special_tokens.pad_token", "an Axolotl config"],
+                         "wandb_watch", "loss_watchdog_patience", "special_tokens.pad_token", "an Axolotl config"],
     "axolotl/qlora.yml": ["deepspeed", "liger_rope", "model_type", "gradient_checkpointing"],
     "llamafactory/lora_sft.yaml": ["changed: template: llama3: the chat template of the model", "plot_loss", "a LLaMA-Factory config"],
     "llamafactory/qlora_sft.yaml": ["changed: optim: paged_adamw_8bit: exact", "flash_attn"],

@@ -255,6 +255,43 @@ class Tiny(TrainCase):
         r = self.train("none")
         self.assertEqual((r["eval_loss"], r["best_eval_loss"], metrics(self.dir / "none")[2]), (None, None, []))
 
+    # Fails if an epoch's end is missed, or a resumed run looks at other steps.
+    def test_validations_and_checkpoints_come_so_often_an_epoch(self):
+        few = ("--max-steps", 0, "--num-train-epochs", 2, "--eval-data", self.valid, "--save-total-limit", 9)
+        for out, args, evals, saves in (
+                ("words", ("--eval-strategy", "epoch", "--save-strategy", "epoch"), [0, 4, 8], {4, 8}),
+                ("counts", ("--evals-per-epoch", 2, "--saves-per-epoch", 3), [0, 2, 4, 6, 8], {2, 3, 4, 6, 7, 8}),
+                ("many", ("--evals-per-epoch", 100, "--save-strategy", "steps"), list(range(9)), {8})):
+            r = self.train(out, *few, *args)
+            self.assertEqual([e["step"] for e in metrics(self.dir / out)[2]], evals)
+            self.assertLessEqual(saves, set(checkpoints(self.dir / out)))
+            for step in checkpoints(self.dir / out):
+                if step > 3:
+                    shutil.rmtree(self.dir / out / f"checkpoint-{step}")
+            resumed = self.train(out, *few, *args)
+            self.assertEqual([e["step"] for e in metrics(self.dir / out)[2]], evals)
+            self.assertEqual((resumed["eval_loss"], resumed["steps"]), (r["eval_loss"], 8))
+        said = run(*self.command("late", "--eval-data", self.valid, "--eval-steps", 50)).stderr
+        self.assertIn("warning: the run has 6 steps and validates only before them and at its end: --eval-steps is 50; --evals-per-epoch 4", said)
+        said = run(*self.command("never", "--evals-per-epoch", 2)).stderr
+        self.assertIn("warning: --evals-per-epoch: there is nothing to validate on, so no validation comes: name a file with --eval-data", said)
+
+    # Fails if a longer run begins anew, has other bytes, or goes on where its rates would have been others.
+    def test_a_run_of_a_constant_rate_is_made_longer(self):
+        constant = ("--lr-scheduler-type", "constant", "--warmup-ratio", 0)
+        self.train("out", *constant, "--max-steps", 4)
+        longer = run(*self.command("out", *constant, "--max-steps", 8))
+        self.assertIn("checkpoint-4 is of a run of 4 steps, which goes on to step 8\n", longer.stderr)
+        self.assertEqual(json.loads(longer.stdout)["resumed_step"], 4)
+        self.train("whole", *constant, "--max-steps", 8)
+        self.assertEqual(self.result("out"), self.result("whole"))
+        self.train("out", *constant, "--max-steps", 0, "--num-train-epochs", 3)
+        self.assertEqual(metrics(self.dir / "out")[1][-1]["step"], 12)
+        self.fails(2, *self.command("out", *constant, "--max-steps", 8), says=["num_train_epochs 3", "--resume none"])
+        self.train("full", "--finetuning-type", "full")
+        self.fails(2, *self.command("full", "--finetuning-type", "full", "--max-steps", 8),
+                   says=["max_steps 6", "to train longer", f"--model {self.dir / 'full'} --output ANOTHER"])
+
     def test_the_best_checkpoint_is_kept(self):
         # It learns one answer by heart, so another one becomes ever less likely.
         self.data = self.write("one.jsonl", CHAT)

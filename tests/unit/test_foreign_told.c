@@ -17,15 +17,11 @@ static void what_hone_does_otherwise_is_said(void **state)
     static const struct {
         const char *text, *says;
     } cases[] = {
-        {TRL_FEW "eval_strategy: epoch\ntest_split_size: 0.1\n", "eval_strategy: epoch: hone validates every --eval-steps"},
-        {TRL_FEW "save_strategy: epoch\n", "save_strategy: epoch: hone saves every --save-steps"},
-        {TRL_FEW "save_strategy: no\n", "save_strategy: no: hone saves every --save-steps"},
+        {TRL_FEW "save_strategy: best\n", "save_strategy: best: hone saves every --save-steps steps, or --saves-per-epoch times"},
+        {TRL_FEW "save_strategy: epoch\nsave_steps: 500\n", "save_steps: 500: not used: the strategy is epoch"},
         {TRL_FEW "eval_steps: 0.1\n", "eval_steps: 0.1: hone validates every --eval-steps"},
         {TRL_FEW "eos_token: '<|im_end|>'\n", "eos_token: <|im_end|>: the model's own end of turn"},
         {TRL_FEW "lr_scheduler_type: constant\nwarmup_ratio: 0.5\n", "warmup_ratio: 0.5: not used: constant has no warm-up"},
-        {FACTORY_FEW "eval_strategy: epoch\n", "eval_strategy: epoch: hone validates every --eval-steps"},
-        {AXOLOTL_FEW "evals_per_epoch: 4\n", "evals_per_epoch: 4: hone validates every --eval-steps"},
-        {AXOLOTL_FEW "saves_per_epoch: 1\n", "saves_per_epoch: 1: hone saves every --save-steps"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         assert_ok(load(cases[i].text));

@@ -115,7 +115,7 @@ static void a_curve_keeps_its_course(void **state)
 static void the_rest_counts_validations_and_saves(void **state)
 {
     (void)state;
-    struct eta eta = {.eval_steps = 50, .save_steps = 100, .eval_tokens = 600};
+    struct eta eta = {.evaluates = {.steps = 50}, .saves = {.steps = 100}, .eval_tokens = 600};
     assert_true(isnan(eta_left(&eta, 120, 200, 100)));
     mean_add(&eta.step, 1);
     assert_true(fabs(eta_left(&eta, 120, 200, 100) - (80 + 2 * 2)) < 1e-9); /* 600 tokens, 300 a second; after 150 and 200 */
@@ -126,7 +126,7 @@ static void the_rest_counts_validations_and_saves(void **state)
     eta_eval(&eta, 10, 50, true); /* each was the best so far, and saved */
     assert_true(fabs(eta_left(&eta, 120, 200, 100) - (80 + 20 + 2 * 3)) < 1e-9);
     assert_true(fabs(eta_left(&eta, 200, 200, 100)) < 1e-9);
-    eta.eval_steps = 0;
+    eta.evaluates.steps = 0;
     assert_true(fabs(eta_left(&eta, 0, 200, 100) - (200 + 10 + 2 * 3)) < 1e-9);
     eta.eval_tokens = 0;
     assert_true(fabs(eta_left(&eta, 0, 200, 100) - (200 + 2 * 3)) < 1e-9);

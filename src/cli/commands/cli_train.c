@@ -380,6 +380,7 @@ static void train_begin(struct run *run, const hone_trainer_info *info)
     run->first = info->step;
     run->first_eval = info->first_eval_loss;
     run->evals = !isnan(run->first_eval);
+    run->eta.evaluates.epoch = run->eta.saves.epoch = info->steps_per_epoch;
     run->eta.eval_tokens = json_integer_value(json_object_get(json_object_get(run->data, "eval"), "tokens"));
     run->screen = (struct screen){
         .what = "step", .done = info->step, .total = info->steps, .epoch = NAN, .loss = NAN, .eval_loss = NAN, .left = NAN};
@@ -388,9 +389,13 @@ static void train_begin(struct run *run, const hone_trainer_info *info)
 static hone_status train_read_options(struct run *run, hone_options *options)
 {
     const char *data;
-    hone_status status = train_read_number(options, "eval_steps", &run->eta.eval_steps);
+    hone_status status = train_read_number(options, "eval_steps", &run->eta.evaluates.steps);
     if (status == HONE_OK)
-        status = train_read_number(options, "save_steps", &run->eta.save_steps);
+        status = train_read_number(options, "evals_per_epoch", &run->eta.evaluates.per_epoch);
+    if (status == HONE_OK)
+        status = train_read_number(options, "save_steps", &run->eta.saves.steps);
+    if (status == HONE_OK)
+        status = train_read_number(options, "saves_per_epoch", &run->eta.saves.per_epoch);
     if (status == HONE_OK)
         status = hone_options_get(options, "model", &run->model);
     if (status == HONE_OK)
@@ -427,7 +432,8 @@ static hone_status train_and_save(struct run *run, hone_options *options, hone_t
         status = hone_trainer_get_info(run->trainer, info); /* again, for the peak */
     if (hone_rank() != 0)
         return status;
-    run->speed = speed_of_run(run);
+    if (status == HONE_OK)
+        run->speed = speed_of_run(run);
     if (status == HONE_OK && cli_flag(options, "json"))
         return cli_print_json(outcome_json(run, result));
     if (status == HONE_OK)

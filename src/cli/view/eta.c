@@ -28,14 +28,6 @@ void eta_sample(struct eta *eta, double seconds, int64_t step)
     eta->sampled_step = step;
 }
 
-/* How many of the steps after `step` are a multiple of `every`, or the last. */
-static int64_t eta_times(int64_t step, int64_t steps, int64_t every)
-{
-    if (step >= steps)
-        return 0;
-    return every > 0 ? (steps - 1) / every - step / every + 1 : 1;
-}
-
 double eta_eval_seconds(const struct eta *eta, double tokens_per_second)
 {
     if (eta->eval.share > 0)
@@ -48,11 +40,11 @@ double eta_left(const struct eta *eta, int64_t step, int64_t steps, double token
     if (eta->step.share <= 0)
         return NAN;
     double left = (double)(steps - step) * mean_value(&eta->step);
-    double evals = eta->eval_tokens ? (double)eta_times(step, steps, eta->eval_steps) : 0;
-    double saves = (double)eta_times(step, steps, eta->save_steps);
+    double evals = eta->eval_tokens ? (double)interval_left(eta->evaluates, step, steps) : 0;
+    double saves = (double)interval_left(eta->saves, step, steps);
     if (eta->evals && evals > saves) /* the best ones are saved too */
         saves += (evals - saves) * (double)eta->bests / (double)eta->evals;
     left += evals * eta_eval_seconds(eta, tokens_per_second);
-    left += (double)eta_times(step, steps, eta->eval_steps) * eta->sampling;
+    left += (double)interval_left(eta->evaluates, step, steps) * eta->sampling;
     return left + (eta->save.share > 0 ? saves * mean_value(&eta->save) : 0);
 }

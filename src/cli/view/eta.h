@@ -9,6 +9,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/interval.h"
+
 struct mean {
     double sum, share; /* exponential: the newest has a tenth of the weight */
 };
@@ -19,11 +21,12 @@ double mean_value(const struct mean *mean); /* NAN before the first */
 enum { MEAN_STEPS = 10 }; /* what it is called: a mean over about so many */
 
 struct eta {
-    struct mean step, eval, save;                /* seconds */
-    int64_t eval_steps, save_steps, eval_tokens; /* eval_tokens 0: there are no validations */
-    int64_t evals, bests;                        /* validations after the first step, and those that were the best so far */
-    double sampling;                             /* seconds of the answers to all prompts, after a validation */
-    int64_t sampled_step;                        /* and after which step that was */
+    struct mean step, eval, save; /* seconds */
+    struct interval evaluates, saves;
+    int64_t eval_tokens;  /* 0: there are no validations */
+    int64_t evals, bests; /* validations after the first step, and those that were the best so far */
+    double sampling;      /* seconds of the answers to all prompts, after a validation */
+    int64_t sampled_step; /* and after which step that was */
 };
 
 void eta_eval(struct eta *eta, double seconds, int64_t step, bool best);

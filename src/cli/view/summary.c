@@ -48,7 +48,7 @@ static bool validates(const struct history *h, const struct eta *eta)
         return false;
     if (!step)
         return on_start && !strcmp(on_start, "true");
-    return step == h->total || (eta->eval_steps && step % eta->eval_steps == 0);
+    return step == h->total || interval_falls_on(eta->evaluates, step);
 }
 
 /* Seconds of the steps, validations and samples of the run, by all its processes, and those since its last line. */
@@ -89,7 +89,9 @@ double summary_speed(const struct history *h)
 void summary_screen(const struct history *h, struct screen *s)
 {
     enum { RECENT_STEPS = 16 }; /* as hone train has it */
-    struct eta eta = {.eval_steps = option_of(h, "eval_steps"), .save_steps = option_of(h, "save_steps")};
+    int64_t epoch = history_number(h, "steps_per_epoch");
+    struct eta eta = {.evaluates = {option_of(h, "eval_steps"), option_of(h, "evals_per_epoch"), epoch},
+                      .saves = {option_of(h, "save_steps"), option_of(h, "saves_per_epoch"), epoch}};
     struct mean loss = {0}, engine = {0};
     const json_t *data = json_object_get(h->run, "data"), *plan = json_object_get(h->run, "plan");
     *s = (struct screen){.what = "step", .done = last_step(h), .total = h->total, .epoch = NAN, .loss = NAN, .eval_loss = NAN};

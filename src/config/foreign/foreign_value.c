@@ -135,21 +135,33 @@ enum status value_steps(struct foreign *f, const struct foreign_row *row, const 
 /* How often a run validates and saves is free: a part of its steps, which are not known yet, is left out. */
 static enum status say_interval(struct foreign *f, const struct foreign_row *row, const struct yaml_node *node, const char *key)
 {
-    bool saves = row->option == OPTION_save_steps;
+    bool saves = row->option == OPTION_save_steps || row->option == OPTION_saves_per_epoch;
     return foreign_say(f, key, node->text,
-                       saves ? "hone saves every --save-steps steps" : "hone validates every --eval-steps steps");
+                       saves ? "hone saves every --save-steps steps, or --saves-per-epoch times an epoch"
+                             : "hone validates every --eval-steps steps, or --evals-per-epoch times an epoch");
 }
 
+/* With the strategy epoch, transformers does not look at the number of steps. */
 enum status value_interval(struct foreign *f, const struct foreign_row *row, const struct yaml_node *node, const char *key)
 {
+    bool saves = row->option == OPTION_save_steps;
+    const char *strategy = foreign_text(f, saves ? "save_strategy" : "eval_strategy", "");
+    if (!saves && !*strategy)
+        strategy = foreign_text(f, "evaluation_strategy", "");
+    if (foreign_in_words("epoch", strategy))
+        return foreign_say(f, key, node->text, "not used: the strategy is epoch");
     return is_fraction(node->text) ? say_interval(f, row, node, key) : foreign_set(f, row->option, node->text, node, key);
 }
 
-/* Without a validation there is nothing to say; a run without checkpoints is another one. */
+/* Without validation data nothing is validated, and a run without checkpoints in between saves at its end. */
 enum status value_strategy(struct foreign *f, const struct foreign_row *row, const struct yaml_node *node, const char *key)
 {
-    bool none = row->option == OPTION_eval_steps && foreign_is_off(node);
-    return none || foreign_in_words("steps", node->text) ? OK : say_interval(f, row, node, key);
+    bool saves = row->option == OPTION_saves_per_epoch;
+    if (foreign_in_words("epoch", node->text))
+        return foreign_set(f, row->option, "1", node, key);
+    if (foreign_is_off(node))
+        return saves ? foreign_set(f, OPTION_save_steps, "0", node, key) : OK;
+    return foreign_in_words("steps", node->text) ? OK : say_interval(f, row, node, key);
 }
 
 /* A column of another name; what a key of the tool's data is called in hone's rows follows from the key. */

@@ -204,9 +204,7 @@ static enum status trl_validation(struct foreign *f)
     if (!has)
         TRY(set_at(f, OPTION_eval_dataset_path, path,
                    foreign_find(f, "dataset_test_split") ? "dataset_test_split" : "eval_strategy"));
-    return foreign_in_words("steps", strategy)
-               ? OK
-               : foreign_say(f, "eval_strategy", strategy, "hone validates every --eval-steps steps");
+    return foreign_in_words("epoch", strategy) ? set_at(f, OPTION_evals_per_epoch, "1", "eval_strategy") : OK;
 }
 
 enum status finish_trl(struct foreign *f)
