@@ -12,6 +12,7 @@ struct curl_slist;
 /* NUMBER(name, value) */
 #define CURL_NUMBERS(NUMBER)                                                                                                     \
     NUMBER(CURLE_OK, 0)                                                                                                          \
+    NUMBER(CURLE_COULDNT_RESOLVE_HOST, 6)                                                                                        \
     NUMBER(CURLE_OUT_OF_MEMORY, 27)                                                                                              \
     NUMBER(CURLE_UNKNOWN_OPTION, 48)                                                                                             \
     NUMBER(CURLE_WRITE_ERROR, 23)                                                                                                \

@@ -140,8 +140,9 @@ static enum status fail_tries(const struct endpoint *e, const struct http_reply 
     if (reply->broken)
         return fail(
             ERR_IO,
-            "%s: the connection to %s failed %d times (%s). What was downloaded stays: the same command goes on from there",
-            e->model, reply->host, TRIES_MAX, reply->why);
+            "%s: the connection to %s failed %d times (%s). %sWhat was downloaded stays: the same command goes on from there",
+            e->model, reply->host, TRIES_MAX, reply->why,
+            reply->unknown_host ? "Is the network up, and HF_ENDPOINT right, if it is set? " : "");
     if (reply->code == 429)
         return fail(ERR_IO, "%s: %s answers that there were too many requests (429): wait some minutes%s", e->model, reply->host,
                     e->token ? "" : ", or put a token into HF_TOKEN, which raises the limit");

@@ -254,6 +254,7 @@ static enum status http_judge(struct http *http, int code, struct transfer *t)
     reply->refused = code == CURLE_PEER_FAILED_VERIFICATION || code == CURLE_SSL_CACERT_BADFILE ||
                      code == CURLE_UNSUPPORTED_PROTOCOL || code == CURLE_URL_MALFORMAT;
     reply->broken = !reply->refused;
+    reply->unknown_host = code == CURLE_COULDNT_RESOLVE_HOST;
     snprintf(reply->why, sizeof reply->why, "%s", http->error[0] ? http->error : curl.curl_easy_strerror(code));
     if (code == CURLE_PEER_FAILED_VERIFICATION || code == CURLE_SSL_CACERT_BADFILE)
         return fail(ERR_IO,

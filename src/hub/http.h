@@ -18,6 +18,7 @@ struct http_reply {
     int64_t received;     /* bytes of its body so far; 0 when the sink gets the first of them */
     double retry_after;   /* seconds that the server asks to wait; 0: it does not ask */
     char cause[64];       /* the hub's word for an error: "GatedRepo" */
+    bool unknown_host;    /* of `broken`: its name has no address */
     bool broken, refused; /* no answer, or not all of it: another try may help; its certificate or redirect is not accepted */
     char host[URL_HOST], why[256]; /* the last host that was asked, and libcurl's words for what broke */
 };
