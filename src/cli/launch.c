@@ -155,12 +155,21 @@ static void pause_with(pid_t launcher)
     kill(launcher, SIGCONT);
 }
 
+/* Open MPI's launcher says by its own exit code that a rank was ended by a signal that nobody asked for: that rank is gone.
+ * (MPICH's ends with the number of the signal, which may be a code of hone's.) */
+static int launch_code(int how, bool asked)
+{
+    int code = WIFEXITED(how) ? WEXITSTATUS(how) : 128 + WTERMSIG(how);
+    return WIFEXITED(how) && code > 128 && code < 128 + SIGRTMAX && !asked ? (int)ERR_RANK : code;
+}
+
 static enum status stand_in(pid_t child, const sigset_t *watched, int *code)
 {
+    bool asked = false;
     for (int how = 0;;) {
         pid_t ended = waitpid(child, &how, WNOHANG);
         if (ended == child) {
-            *code = WIFEXITED(how) ? WEXITSTATUS(how) : 128 + WTERMSIG(how);
+            *code = launch_code(how, asked);
             return OK;
         }
         if (ended < 0 && errno != EINTR)
@@ -168,8 +177,10 @@ static enum status stand_in(pid_t child, const sigset_t *watched, int *code)
         int number = sigwaitinfo(watched, NULL);
         if (number == SIGTSTP)
             pause_with(child);
-        else if (number > 0 && number != SIGCHLD)
+        else if (number > 0 && number != SIGCHLD) {
+            asked = true;
             launch_pass_on(number, child);
+        }
     }
 }
 

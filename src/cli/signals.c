@@ -34,6 +34,7 @@ enum { REQUESTS = sizeof requests / sizeof requests[0], PATH_SIZE = 4096, REFUSA
 static sigset_t caught;
 static const char *_Atomic first_text; /* NULL: a request ends the program, as nothing would be lost */
 static const char *_Atomic second_text;
+static const char *_Atomic end_text;       /* NULL: it says nothing then */
 static const char *_Atomic interrupt_text; /* NULL: Ctrl-C is a request as others are */
 static atomic_int asked, interrupted, faults;
 
@@ -108,6 +109,8 @@ static void *wait_for_requests(void *unused)
         const char *start = progress_shown() ? PROGRESS_CLEAR : isatty(STDERR_FILENO) ? "\n" : "", *first = first_text;
         if (first && r->twice && by_hand)
             write_line(start, (const char *const[]){"hone: ", r->name, " again: ", second_text, NULL});
+        if (!first && end_text)
+            write_line(start, (const char *const[]){"hone: ", r->name, ": ", end_text, NULL});
         if (!first || (r->twice && by_hand))
             end_by(number);
         if (!asked || r->twice)
@@ -139,6 +142,11 @@ hone_status signals_watch(void)
         return (hone_status)fail(ERR_MEMORY, "out of memory: the system has no thread left to wait for signals");
     pthread_detach(thread);
     return HONE_OK;
+}
+
+void signals_end(const char *words)
+{
+    end_text = words;
 }
 
 void signals_stop(const char *first, const char *second)

@@ -11,6 +11,9 @@
  * terminal, a batch system's notice), and ends the program by them. */
 hone_status signals_watch(void);
 
+/* A request that ends the program at once says so in these words, which must live on. */
+void signals_end(const char *words);
+
 /* Whether the program's parent has it ignore a signal. */
 bool signals_ignored(int number);
 

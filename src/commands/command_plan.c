@@ -1,6 +1,7 @@
 /* hone plan: the memory of a run, as JSON. */
 #include <string.h>
 
+#include "base/minisign.h"
 #include "base/number.h"
 #include "base/process.h"
 #include "base/record.h"
@@ -12,6 +13,7 @@
 #include "data/data_summary.h"
 #include "device/kernel_list.h"
 #include "run/evaluation.h"
+#include "state/checkpoint.h"
 #include "train/run_warnings.h"
 
 static double plan_bits_of(const struct weight_count *weights)
@@ -38,7 +40,7 @@ struct plan {
     int64_t page_cache_bytes; /* left for the weights in mapped files */
     bool reads_from_disk;
     double bits_per_weight;
-    const char *run, *recompute, *dtype, *device, *shard;
+    const char *method, *recompute, *dtype, *device, *shard;
     int64_t ranks;
     bool fits;
     int64_t layers, resident_layers;              /* the others are in host memory */
@@ -83,7 +85,7 @@ static json_t *plan_table_json(const struct plan *plan)
         RECORD(struct plan, mapped_bytes),
         RECORD(struct plan, parameters),
         RECORD(struct plan, bits_per_weight),
-        RECORD(struct plan, run),
+        RECORD(struct plan, method),
         RECORD(struct plan, recompute),
         RECORD(struct plan, dtype),
         RECORD(struct plan, device),
@@ -128,7 +130,7 @@ static void copied_bytes(const struct session *s, int64_t *largest, int64_t *off
 }
 
 /* `data` is NULL where the run has none yet. */
-static json_t *make_plan(struct session *s, int64_t slots, const char *run, const char *recompute, const char *shard,
+static json_t *make_plan(struct session *s, int64_t slots, const char *method, const char *recompute, const char *shard,
                          json_t *data)
 {
     int64_t bytes[LIFE_COUNT], mapped, total = session_bytes(s, bytes, &mapped);
@@ -163,7 +165,7 @@ static json_t *make_plan(struct session *s, int64_t slots, const char *run, cons
         .mapped_bytes = mapped,
         .parameters = weights.elements,
         .bits_per_weight = plan_bits_of(&weights),
-        .run = run,
+        .method = method,
         .recompute = recompute,
         .dtype = session_dtype(s),
         .device = card ? card->name : s->device->class->name,
@@ -312,8 +314,22 @@ static enum status plan_cards(const struct options *values, json_t **report)
     return status;
 }
 
+/* What the run would read first of all: a plan does not need it, and refuses what the run will. */
+static enum status check_later(const struct options *values)
+{
+    struct minisign_key *signer = NULL;
+    struct arena arena = {0};
+    enum status status = values->sign ? minisign_key_open(&signer, values->sign) : OK;
+    minisign_key_close(signer);
+    if (status == OK)
+        status = checkpoint_check_resume(values->resume, &arena);
+    arena_free(&arena);
+    return status;
+}
+
 static enum status plan_train(const struct options *values, json_t **report)
 {
+    TRY(check_later(values));
     if (values->gpu && !strcmp(values->gpu, "all"))
         return plan_cards(values, report);
     return values->gpu ? plan_card(values, values->gpu, report) : plan_report(values, report);

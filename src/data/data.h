@@ -43,6 +43,7 @@ struct data {
     int64_t row_count;
     int64_t tokens, trained, longest; /* of these rows */
     int64_t max_tokens;               /* the limit for a row, as asked for */
+    bool is_window;                   /* or the model's window, where nobody did */
     struct data_file *files;
     int64_t file_count;
     struct data_summary summary;
@@ -59,6 +60,7 @@ struct data {
 
 struct data_limits {
     int64_t max_tokens;      /* of a row */
+    bool is_window;          /* which is the model's window: nobody asked for it */
     enum data_excess excess; /* what happens to longer ones */
     bool skip_bad;           /* rows that cannot be used are skipped, not an error */
     int64_t vocabulary;      /* the model's; an id beyond it is an error */

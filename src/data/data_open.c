@@ -130,6 +130,12 @@ static enum status take_rows(struct data *data)
     return OK;
 }
 
+/* What limits rows, before the number. */
+static const char *data_limit_name(const struct data *data)
+{
+    return data->is_window ? "the model's window of" : "--max-length";
+}
+
 static enum status data_open_check_content(const struct data *data, const char *paths)
 {
     const struct data_summary *a = &data->summary;
@@ -140,10 +146,9 @@ static enum status data_open_check_content(const struct data *data, const char *
         return fail(ERR_DATA, "%s: no rows; each line should be a JSON object with a list of \"messages\", or a row of a table",
                     paths);
     if (!data->row_count)
-        return fail(
-            ERR_DATA,
-            "%s: %lld row%s %s longer than --max-length %lld, which is all, and --excess-length left none of them: raise it",
-            paths, (long long)a->rows, plural(a->rows), is_or_are(a->rows), (long long)data->max_tokens);
+        return fail(ERR_DATA, "%s: %lld row%s %s longer than %s %lld, which is all, and --excess-length left none of them%s",
+                    paths, (long long)a->rows, plural(a->rows), is_or_are(a->rows), data_limit_name(data),
+                    (long long)data->max_tokens, data->is_window ? "" : ": raise it");
     if (!data->trained)
         return fail(ERR_DATA,
                     "%s: no token to train in %lld row%s: each answer is empty, or \"train\": false keeps it from being trained",
@@ -187,12 +192,12 @@ static void warn_of_lengths(const struct data *data)
 {
     const struct data_summary *a = &data->summary;
     if (a->truncated)
-        log_message(LOG_WARNING, "%lld of %lld row%s %s cut to --max-length %lld: %lld token%s %s lost", (long long)a->truncated,
-                    (long long)a->rows, plural(a->rows), is_or_are(a->truncated), (long long)data->max_tokens,
-                    (long long)a->lost_tokens, plural(a->lost_tokens), is_or_are(a->lost_tokens));
+        log_message(LOG_WARNING, "%lld of %lld row%s %s cut to %s %lld: %lld token%s %s lost", (long long)a->truncated,
+                    (long long)a->rows, plural(a->rows), is_or_are(a->truncated), data_limit_name(data),
+                    (long long)data->max_tokens, (long long)a->lost_tokens, plural(a->lost_tokens), is_or_are(a->lost_tokens));
     if (a->dropped)
-        log_message(LOG_WARNING, "%lld of %lld row%s %s longer than --max-length %lld and left out: %lld token%s %s lost",
-                    (long long)a->dropped, (long long)a->rows, plural(a->rows), is_or_are(a->dropped),
+        log_message(LOG_WARNING, "%lld of %lld row%s %s longer than %s %lld and left out: %lld token%s %s lost",
+                    (long long)a->dropped, (long long)a->rows, plural(a->rows), is_or_are(a->dropped), data_limit_name(data),
                     (long long)data->max_tokens, (long long)a->lost_tokens, plural(a->lost_tokens), is_or_are(a->lost_tokens));
     if (a->emptied)
         log_message(LOG_WARNING, "%lld %s%s%s %s left out: no token to train was left", (long long)a->emptied,
@@ -204,6 +209,7 @@ static enum status data_open_all(struct data *data, struct source *source, const
 {
     struct buffer skipped = {0};
     data->max_tokens = limits->max_tokens;
+    data->is_window = limits->is_window;
     TRY(take_files(data, source));
     enum status status = open_tokens(data, source, chat, limits, &skipped);
     if (status == OK)

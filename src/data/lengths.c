@@ -22,13 +22,14 @@ static enum status lengths_too_long(const struct data *data, int64_t max_tokens)
         }
     const struct token_row *row = &data->rows[first];
     const struct data_summary *a = &data->summary;
-    return fail(
-        ERR_DATA,
-        "%s:%lld: the row has %lld tokens, the limit is %lld, and %lld of %lld row%s %s more (the longest is %s:%lld "
-        "with %lld): choose --excess-length truncate, split or drop, or raise --max-length if the model's window is larger",
-        data_file_of(data, first), (long long)row->line, (long long)row->count, (long long)max_tokens, (long long)rows,
-        (long long)data->row_count, plural(data->row_count), rows == 1 ? "has" : "have", data->files[a->longest_file].path,
-        (long long)a->longest_line, (long long)a->longest);
+    return fail(ERR_DATA,
+                "%s:%lld: the row has %lld tokens, the limit is %lld%s, and %lld of %lld row%s %s more (the longest is %s:%lld "
+                "with %lld): choose --excess-length truncate, split or drop%s",
+                data_file_of(data, first), (long long)row->line, (long long)row->count, (long long)max_tokens,
+                data->is_window ? ", the model's window" : "", (long long)rows, (long long)data->row_count,
+                plural(data->row_count), rows == 1 ? "has" : "have", data->files[a->longest_file].path,
+                (long long)a->longest_line, (long long)a->longest,
+                data->is_window ? "" : ", or raise --max-length if the model's window is larger");
 }
 
 /* Adds tokens [from, from + count) of a row, unless they have no target. */

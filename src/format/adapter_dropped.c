@@ -47,8 +47,9 @@ enum status adapter_lost(struct arena *arena, const char *path)
     if (adapter_dropped_has(arena, path, "config.json"))
         return fail(
             ERR_ARGUMENT,
-            "%s: no adapter there but a model: name it with --model, and leave out --adapter; hone inspect model describes it",
-            path);
+            "%s: no adapter there but a model, which needs none: name it with --model alone; hone inspect model --model %s "
+            "describes it",
+            path, path);
     const char *checkpoint = newest_checkpoint(arena, path, &run);
     if (checkpoint)
         return fail(

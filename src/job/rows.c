@@ -20,6 +20,7 @@ enum status rows_limits(struct data_limits *limits, const struct options *o, int
                                               [CHOICE_excess_length_drop] = EXCESS_DROP};
     *limits = (struct data_limits){
         .max_tokens = o->max_length ? o->max_length : window,
+        .is_window = !o->max_length,
         .excess = excess[o->excess_length],
         .skip_bad = o->bad_rows == CHOICE_bad_rows_skip,
         .vocabulary = vocabulary,

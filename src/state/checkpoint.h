@@ -47,6 +47,9 @@ enum status checkpoint_load(struct snapshot *snap, const char *dir);
  * removes parts of checkpoints and files. */
 enum status checkpoint_recover(const struct output *output);
 
+/* ERR_IO if the option resume names a checkpoint that is not there. */
+enum status checkpoint_check_resume(const char *resume, struct arena *arena);
+
 /* Sets snap->resume and opens it: the checkpoint that the option resume selects, of the newest ones the first that can be read
  * and is not damaged. Without one they are left. One that may not be read is an error. */
 enum status checkpoint_find(struct snapshot *snap);

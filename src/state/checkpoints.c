@@ -222,15 +222,21 @@ static enum status resume_newest(struct snapshot *snap, const struct entries *li
                    : OK;
 }
 
+enum status checkpoint_check_resume(const char *resume, struct arena *arena)
+{
+    if (!strcmp(resume, "none") || !strcmp(resume, "auto") || file_exists(resume))
+        return OK;
+    return fail(ERR_IO, "%s: %s; --resume takes auto, none, or a folder checkpoint-N", resume,
+                path_hint(arena, resume, "checkpoint"));
+}
+
 enum status checkpoint_find(struct snapshot *snap)
 {
     const char *resume = snap->job->options->resume, *output = snap->job->options->output_dir;
     if (!strcmp(resume, "none"))
         return OK;
     if (strcmp(resume, "auto") != 0) {
-        if (!file_exists(resume))
-            return fail(ERR_IO, "%s: %s; --resume takes auto, none, or a folder checkpoint-N", resume,
-                        path_hint(&snap->arena, resume, "checkpoint"));
+        TRY(checkpoint_check_resume(resume, &snap->arena));
         TRY(directory_may_read(&snap->arena, resume));
         return resume_from(snap, resume);
     }

@@ -12,6 +12,7 @@ import pty
 import re
 import resource
 import shutil
+import signal
 import statistics
 import subprocess
 import time
@@ -352,6 +353,18 @@ class Tiny(Case):
 
 
 class Large(Case):
+    # Fails if nothing is said, or the library's words about the reader of a text.
+    def test_ctrl_c_ends_a_measurement_and_an_answer_in_words(self):
+        for args, code, says in ((("bench", "--model", SMOL, "--max-steps", 10000), -signal.SIGINT, "ended before the steps were measured"),
+                                 (("generate", "--model", SMOL, "--prompt", "Count.", "--raw", "-n", 4000), 10, "hone: stopped on request: the answer is not whole")):
+            process = subprocess.Popen([HONE, *map(str, args)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+            process.stderr.readline() if args[0] == "bench" else process.stdout.read(1)     # the device; the first letter of the answer
+            time.sleep(0.2)
+            process.send_signal(signal.SIGINT)
+            err = process.communicate(timeout=60)[1]
+            self.assertEqual(process.returncode, code, err)
+            self.assertIn(says, err)
+
     def test_the_plan_is_exact(self):
         rows = (DATA / "valid.jsonl").read_text().splitlines()
         for dtype in ("float32", "bfloat16"):

@@ -301,7 +301,9 @@ TABLE = [
     (3, "generate --model {tiny} --prompt Hi --adapter {d}/out/adapter_model.safetensors", "a file", "name a folder"),
     (3, "generate --model {tiny} --prompt Hi --adapter {d}/unset", "no adapter_model.safetensors", "download"),
     (3, "generate --model {tiny} --prompt Hi --adapter {d}/binary", "adapter_model.bin", "save_pretrained"),
-    (2, "generate --model {tiny} --prompt Hi --adapter {tiny}", "a model", "leave out --adapter"),
+    (2, "generate --model {tiny} --prompt Hi --adapter {tiny}", "a model", "name it with --model alone"),
+    (2, TRAIN + " --init-adapter {tiny}", "a model", "name it with --model alone"),
+    (2, "inspect adapter {tiny}", "a model", "hone inspect model --model {tiny}"),
     (2, "generate --model {tiny} --prompt Hi --adapter {d}/adapter.gguf", "no GGUF adapters", "adapter_config.json"),
     (3, "generate --model {tiny} --prompt Hi --adapter {d}/empty", "no adapter there", "name a folder"),
     (7, "generate --model {tiny} --prompt Hi --adapter {d}/strange", "peft_type", "LORA"),
@@ -347,7 +349,7 @@ TABLE = [
     (9, "eval --model {tiny} --data {d}/number.jsonl", "\"text\" is a number", "not a string"),
     (9, "eval --model {tiny} --data {d}/indented.json", "indented.json:1", "a row must stand on one line, or in an array"),
     (9, "eval --model {tiny} --data {d}/nested.json", "\"train\"", "known are"),
-    (9, "eval --model {tiny} --data {d}/long.jsonl", "long.jsonl:2", "--max-length", "--excess-length"),
+    (9, "eval --model {tiny} --data {d}/long.jsonl", "long.jsonl:2", "the limit is 256, the model's window, and 1 of 2 rows has more", "--excess-length"),
     (2, TRAIN.replace("chats.jsonl", "one.jsonl") + " --val-set-size 0.5", "nothing is left to train on", "lower it"),
     # Training
     (2, TRAIN + " --max-length 1000000", "above the model's window", "tokens"),
@@ -431,6 +433,9 @@ TABLE = [
     (2, "inspect model", "--model DIR"),
     (3, "inspect data --model {tiny} --data {d}/chats.jsonl --html {d}/file/page.html", "file"),
     (2, "bench --model {tiny} --max-steps 0x", "a whole number"),
+    (3, "plan --model {tiny} --sign {d}/nope.key", "nope.key"),
+    (3, "plan --model {tiny} --resume {d}/nune", "nune", "checkpoint-N"),
+    (2, "train --model {tiny} --world 2", "--nproc"),
     (2, "plan --model {tiny} --for finetune", "train", "eval"),
 ]
 

@@ -412,6 +412,13 @@ class Ends(Ranks):
             launcher.communicate(timeout=60)
             self.gone(pids)
 
+    # Fails if the exit code is the launcher's own of a rank that a signal ended: 137.
+    def test_a_killed_rank_of_nproc_ends_the_run_with_the_code_of_a_lost_rank(self):
+        launcher, pids = self.start(2, "out", "--max-steps", 100000, nproc="mpirun")
+        os.kill(pids[1], signal.SIGKILL)
+        _, err = self.ends(launcher, pids, 60)
+        self.assertEqual(launcher.returncode, 12, err)
+
     def test_two_runs_of_nproc_do_not_share_an_output(self):
         launcher, pids = self.start(2, "out", "--max-steps", 100000, nproc="mpirun")
         r = subprocess.run([HONE, *map(str, self.command("out", "--nproc", 2))], capture_output=True, text=True, timeout=120)

@@ -1,5 +1,6 @@
 /* hone bench: the measurements of training steps as tables. */
 #include "cli/cli.h"
+#include "cli/signals.h"
 #include "cli/view/out.h"
 
 static double bench_number(const json_t *object, const char *key)
@@ -136,5 +137,8 @@ static void print_bench(const json_t *report)
 
 hone_status cli_bench(hone_options *options)
 {
-    return cli_report(options, hone_bench, print_bench);
+    hone_status status = signals_watch();
+    if (!hone_rank()) /* the others need not say it too */
+        signals_end("ended before the steps were measured: there is no result");
+    return status == HONE_OK ? cli_report(options, hone_bench, print_bench) : status;
 }

@@ -84,6 +84,8 @@ hone_status cli_generate(hone_options *options)
         signals_stop("stopping after this token; a second Ctrl-C or SIGTERM ends at once", "ended at once");
         status = hone_generate(model, generate_print, json ? &answer : NULL, &r);
     }
+    if (status == HONE_ERR_STOPPED && signals_stopped())
+        status = (hone_status)fail(ERR_STOPPED, "stopped on request: the answer is not whole%s", json ? ", and not printed" : "");
     if (status == HONE_OK && json)
         status = generate_print_json(options, &answer, &r);
     else if (!json && (status == HONE_OK || status == HONE_ERR_STOPPED))
