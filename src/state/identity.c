@@ -2,17 +2,12 @@
 #include "state/identity.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
-#include "base/checksums.h"
-#include "base/number.h"
-#include "base/parallel.h"
 #include "base/process.h"
 #include "data/cursor.h"
 #include "models/model.h"
-
-enum { SKETCH = 4096 }; /* bytes of a weight */
+#include "models/weights_digest.h"
 
 enum status identity_draw(struct identity *identity)
 {
@@ -25,70 +20,6 @@ enum status identity_draw(struct identity *identity)
 
 /* --- the base ----------------------------------------------------------------------------------------------------------- */
 
-struct weight_digest {
-    const struct stored *weight;
-    struct digest digest;
-};
-
-static void hash_shape(struct hash *hash, const struct stored *w)
-{
-    hash_add(hash, w->name, (int64_t)strlen(w->name) + 1);
-    hash_add(hash, w->kind, (int64_t)strlen(w->kind) + 1);
-    hash_add(hash, w->shape, w->rank * (int64_t)sizeof w->shape[0]);
-}
-
-static struct digest hash_weight(const struct stored *w)
-{
-    struct hash hash;
-    hash_init(&hash);
-    hash_shape(&hash, w);
-    for (int p = 0; p < WEIGHT_PARTS; p++) {
-        const struct stored_part *part = &w->part[p];
-        if (part->data && part->map)
-            checksums_add(&hash, part->map, part->offset, part->bytes);
-        else if (part->data)
-            hash_add(&hash, part->data, part->bytes);
-    }
-    return hash_end(&hash);
-}
-
-static void hash_weights(void *context, int64_t begin, int64_t end)
-{
-    struct weight_digest *list = context;
-    for (int64_t i = begin; i < end; i++)
-        list[i].digest = hash_weight(list[i].weight);
-}
-
-static int identity_by_name(const void *a, const void *b)
-{
-    return strcmp(((const struct weight_digest *)a)->weight->name, ((const struct weight_digest *)b)->weight->name);
-}
-
-/* Those of the base, or those that came with an adapter; empty if there are none. In the order of their names, so that how they
- * are dealt to files does not matter. */
-static enum status identity_hash_files(const struct weights *weights, bool adapter, char text[HASH_TEXT])
-{
-    struct weight_digest *list = memory_alloc((weights->count + 1) * (int64_t)sizeof *list);
-    int64_t count = 0;
-    struct hash hash;
-    if (!list)
-        return ERR_MEMORY;
-    for (int64_t i = 0; i < weights->count; i++)
-        if (weights->list[i].adapter == adapter)
-            list[count++].weight = &weights->list[i];
-    qsort(list, (size_t)count, sizeof *list, identity_by_name);
-    parallel_for(count, 1, hash_weights, list);
-    hash_init(&hash);
-    for (int64_t i = 0; i < count; i++)
-        hash_add(&hash, &list[i].digest, sizeof list[i].digest);
-    *text = 0;
-    if (count)
-        digest_text(hash_end(&hash), text);
-    weights_drop_files(weights);
-    memory_free(list);
-    return OK;
-}
-
 static struct digest hash_config(const struct model *model)
 {
     struct hash hash;
@@ -97,23 +28,18 @@ static struct digest hash_config(const struct model *model)
     return hash_end(&hash);
 }
 
-/* Sums of hashes, which have no order: how weights are dealt to files does not matter. */
+/* A sum of hashes has no order: how weights are dealt to files does not matter. */
+static void add_digest(struct digest *sum, struct digest one)
+{
+    sum->low += one.low;
+    sum->high += one.high;
+}
+
 void identity_sketch(const struct model *model, char text[HASH_TEXT])
 {
-    const struct weights *weights = &model->weights;
     struct digest sum = hash_config(model);
-    for (int64_t i = 0; i < weights->count; i++) {
-        const struct stored *w = &weights->list[i];
-        struct hash hash;
-        hash_init(&hash);
-        hash_shape(&hash, w);
-        for (int p = 0; p < WEIGHT_PARTS; p++)
-            if (w->part[p].data)
-                hash_add(&hash, w->part[p].data, w->adapter ? w->part[p].bytes : min(w->part[p].bytes, SKETCH));
-        struct digest one = hash_end(&hash);
-        sum.low += one.low;
-        sum.high += one.high;
-    }
+    add_digest(&sum, weights_sketch(&model->weights, false));
+    add_digest(&sum, weights_sketch(&model->weights, true));
     digest_text(sum, text);
 }
 
@@ -173,7 +99,7 @@ void identity_of_data(const struct data *data, char text[HASH_TEXT])
 enum status identity_of_base(const struct model *model, char base[HASH_TEXT], char config[HASH_TEXT])
 {
     digest_text(hash_config(model), config);
-    return identity_hash_files(&model->weights, false, base);
+    return weights_digest(&model->weights, false, base);
 }
 
 enum status identity_hash(struct identity *identity, const struct model *model, const struct adapter_config *adapter,
@@ -182,7 +108,9 @@ enum status identity_hash(struct identity *identity, const struct model *model, 
     if (identity->hashed)
         return OK;
     TRY(identity_of_base(model, identity->base, identity->config));
-    TRY(identity_hash_files(&model->weights, true, identity->init_adapter));
+    digest_text(weights_form(&model->weights), identity->base_form);
+    digest_text(weights_sketch(&model->weights, false), identity->base_sketch);
+    TRY(weights_digest(&model->weights, true, identity->init_adapter));
     hash_adapter(adapter, identity->adapter);
     identity_of_data(data, identity->data);
     identity_of_data(eval_data, identity->eval_data);

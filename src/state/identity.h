@@ -19,8 +19,9 @@ struct identity {
     char run[RUN_ID_SIZE];
     bool hashed; /* the digests are there: */
     char base[HASH_TEXT], config[HASH_TEXT], data[HASH_TEXT], eval_data[HASH_TEXT];
-    char adapter[HASH_TEXT];      /* of ranks, scales and modules, not of weights; empty: there is none */
-    char init_adapter[HASH_TEXT]; /* of the weights that an adapter came with; empty: they are drawn */
+    char base_form[HASH_TEXT], base_sketch[HASH_TEXT]; /* of the base's weights too, for the adapter (models/adapter_base.h) */
+    char adapter[HASH_TEXT];                           /* of ranks, scales and modules, not of weights; empty: there is none */
+    char init_adapter[HASH_TEXT];                      /* of the weights that an adapter came with; empty: they are drawn */
 };
 
 /* A new run's. */
