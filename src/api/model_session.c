@@ -25,6 +25,7 @@ enum status model_session_open(struct hone_model *m)
     }
     TRY(named_model_open(&m->session.session, &m->options->values, true));
     m->session.open = true;
+    m->options->values.any_base = true; /* it was compared, and is not again when the model is opened for more */
     return OK;
 }
 

@@ -22,6 +22,8 @@ static enum status export_read_options(struct export_options *o, const struct op
     parallel_set_threads((int)values->threads);
     *o = (struct export_options){.model = values->model_name_or_path,
                                  .adapter = values->adapter,
+                                 .hub_name = values->hub_name,
+                                 .any_base = values->any_base,
                                  .output = values->output_dir,
                                  .type = types[values->output_type],
                                  .overwrite = values->overwrite_output_dir,

@@ -42,12 +42,14 @@ static enum status convert_tensor(struct arena *arena, const struct weights *wei
 static enum status adapter_export_write_tensors(struct arena *arena, const struct sums *w, const char *from, struct target *t,
                                                 enum file_type type)
 {
-    static const char *const metadata[] = {"format", "pt", NULL};
-    const char *path = file_join(arena, t->part, ADAPTER_WEIGHTS), *old = file_join(arena, from, ADAPTER_CONFIG);
+    struct base_digests base;
+    const char *metadata[BASE_PAIRS], *path = file_join(arena, t->part, ADAPTER_WEIGHTS),
+                                      *old = file_join(arena, from, ADAPTER_CONFIG);
     const char *config = file_join(arena, t->part, ADAPTER_CONFIG);
     const struct weights *weights = &w->model.weights;
     struct safetensors_tensor *tensors = arena_array(arena, weights->count + 1, sizeof *tensors);
     int64_t count = 0, bytes;
+    adapter_base_pairs(adapter_base_read(&w->model, &base) ? &base : NULL, metadata);
     if (!path || !old || !config || !tensors)
         return ERR_MEMORY;
     for (int64_t i = 0; i < weights->count; i++)
@@ -89,6 +91,8 @@ static enum status adapter_export_write(const struct export_options *o, struct t
     double difference = 0;
     TRY(sums_open(&w, o->model, o->adapter));
     enum status status = verify_fits(&both); /* before anything is written */
+    if (status == OK)
+        status = sums_check_base(&w, &(struct base_asked){o->model, o->hub_name, o->any_base});
     if (status == OK)
         status = t->gguf ? gguf_adapter_write(&w, t, TYPES[type].stored, &written) : write_peft(&w, o->adapter, t, type);
     for (int64_t i = 0; !t->gguf && i < w.model.weights.count; i++)

@@ -9,6 +9,8 @@ enum { FILE_TYPE_AUTO = -1 }; /* the type of the model's own weights */
 
 struct export_options {
     const char *model, *adapter; /* directories; the adapter may be NULL */
+    const char *hub_name;        /* of the model, or NULL */
+    bool any_base;               /* the adapter may be of another base (models/adapter_base.h) */
     const char *output;          /* a file if its name ends in .gguf, else a directory */
     int type;                    /* an enum file_type, or FILE_TYPE_AUTO */
     bool overwrite;

@@ -65,6 +65,10 @@ static enum status merge_write_model(const struct export_options *o, struct targ
         o->adapter ? verify_fits(&(struct verify_model){o->model, o->adapter}) : OK; /* before anything is written */
     if (status == OK)
         status = choose_type(&w, o->type, &type);
+    if (status == OK && !t->gguf)
+        status = safetensors_model_check(&w, o->model, type);
+    if (status == OK && o->adapter)
+        status = sums_check_base(&w, &(struct base_asked){o->model, o->hub_name, o->any_base});
     if (status == OK)
         status = t->gguf ? gguf_model_write(&w, o->model, t, type, &written)
                          : safetensors_model_write(&w, o->model, t, type, &written);

@@ -200,13 +200,9 @@ static enum status safetensors_model_write_model(struct shards *s, struct arena 
     return model_copy(from, t->part, TYPES[s->layout.type].name);
 }
 
-enum status safetensors_model_write(struct sums *w, const char *from, struct target *t, enum file_type type,
-                                    struct written *written)
+enum status safetensors_model_check(const struct sums *w, const char *from, enum file_type type)
 {
-    struct shards s = {.weights = w, .layout = {.type = file_kinds[type].main}, .open = -1, .written = written};
-    struct arena arena = {0};
-    *written = (struct written){0};
-    if (!TYPES[s.layout.type].name)
+    if (!TYPES[file_kinds[type].main].name)
         return fail(ERR_ARGUMENT, "safetensors of type %s would be read by no program; name a file that ends in .gguf",
                     file_kinds[type].name);
     if (w->model.gguf)
@@ -214,6 +210,15 @@ enum status safetensors_model_write(struct sums *w, const char *from, struct tar
                     "%s: safetensors need the tokenizer.json and config.json of a directory; write --output "
                     "FILE.gguf, or name the directory that the file was made from",
                     from);
+    return OK;
+}
+
+enum status safetensors_model_write(struct sums *w, const char *from, struct target *t, enum file_type type,
+                                    struct written *written)
+{
+    struct shards s = {.weights = w, .layout = {.type = file_kinds[type].main}, .open = -1, .written = written};
+    struct arena arena = {0};
+    *written = (struct written){0};
     enum status status = safetensors_model_write_model(&s, &arena, from, t);
     json_text_free(s.index);
     arena_free(&arena);

@@ -4,6 +4,9 @@
 
 #include "export/gguf_model.h"
 
+/* Whether there can be one. */
+enum status safetensors_model_check(const struct sums *w, const char *from, enum file_type type);
+
 enum status safetensors_model_write(struct sums *w, const char *from, struct target *t, enum file_type type,
                                     struct written *written);
 

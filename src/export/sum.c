@@ -163,6 +163,16 @@ enum status sums_open(struct sums *all, const char *dir, const char *adapter)
     return status;
 }
 
+enum status sums_check_base(const struct sums *all, const struct base_asked *asked)
+{
+    char wanted[HASH_TEXT], is[HASH_TEXT];
+    TRY(adapter_base_check(&all->model, asked));
+    if (!adapter_base_wants(&all->model, asked, wanted))
+        return OK;
+    TRY(weights_digest(&all->model.weights, false, is));
+    return strcmp(is, wanted) == 0 ? OK : fail_other_base(&all->model, asked);
+}
+
 void sums_close(struct sums *all)
 {
     model_close(&all->model);

@@ -10,7 +10,7 @@
 #ifndef EXPORT_SUM_H
 #define EXPORT_SUM_H
 
-#include "models/model.h"
+#include "models/adapter_base.h"
 
 struct sum {
     const char *name;
@@ -34,6 +34,9 @@ struct sums {
 
 /* `adapter` may be NULL. Every tensor of the adapter must belong to a weight of the model. */
 enum status sums_open(struct sums *all, const char *dir, const char *adapter);
+
+/* Whether the adapter was made for these weights: reads all of the model's. */
+enum status sums_check_base(const struct sums *all, const struct base_asked *asked);
 void sums_close(struct sums *all);
 
 enum status sum_open(struct sum *w);

@@ -178,6 +178,9 @@ static void warn_of_idle(const struct job *j)
     if (o->source[OPTION_adam_epsilon] && o->optim != CHOICE_optim_adamw)
         log_message(LOG_WARNING, "%s does nothing: only --optim adamw divides by a root that it is added to",
                     o->source[OPTION_adam_epsilon]);
+    if (o->any_base && !o->init_adapter)
+        log_message(LOG_WARNING, "%s does nothing: there is no --init-adapter whose base could be another",
+                    o->source[OPTION_any_base] ? o->source[OPTION_any_base] : "--any-base");
 }
 
 static enum status count_rows(struct job *j)

@@ -27,6 +27,8 @@ struct session_options settings_session(const struct options *o, const char *ada
                                     .device = o->device,
                                     .run = runs[o->dtype],
                                     .adapter = adapter,
+                                    .hub_name = o->hub_name,
+                                    .any_base = o->any_base,
                                     .weights = weights,
                                     .load_in_4bit = settings_quantised(o),
                                     .double_quant = o->bnb_4bit_use_double_quant,

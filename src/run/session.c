@@ -93,6 +93,8 @@ enum status session_open(struct session *s, const struct session_options *option
     if (status == OK) {
         s->opened = true;
         s->tuning.lora = s->model.adapted ? &s->model.adapter : NULL;
+        if (options->adapter && options->weights && !options->compared)
+            s->base = (struct base_asked){options->dir, options->hub_name, options->any_base};
         engine_init(&s->engine, s->device, &s->model.store);
         s->engine.gather.wanted = options->shard_weights;
         s->info.host_memory &= !options->shard_weights; /* what is kept in parts is copied */
@@ -248,6 +250,8 @@ static enum status choose_layers(struct session *s)
 enum status session_plan(struct session *s)
 {
     TRY(model_attach(&s->model, &s->info));
+    if (s->base.model)
+        TRY(adapter_base_check(&s->model, &s->base));
     TRY(choose_layers(s));
     return engine_place(&s->engine);
 }

@@ -6,7 +6,7 @@
 #define RUN_SESSION_H
 
 #include "base/limits.h"
-#include "models/model.h"
+#include "models/adapter_base.h"
 
 struct session {
     struct device *device;
@@ -19,9 +19,10 @@ struct session {
     struct tuning tuning; /* of all programs: set it before the first session_add */
     struct net **nets;    /* by program number; NULL: a program that is not a net */
     int64_t net_count;
-    int64_t process_bytes; /* what a run takes besides blocks: session_shrink */
-    int64_t owner_bytes;   /* host memory that its owner takes for itself later on; the plan counts it */
-    int neighbours;        /* ranks of this machine, this one too, that need as much host memory; 0: a single process */
+    int64_t process_bytes;  /* what a run takes besides blocks: session_shrink */
+    int64_t owner_bytes;    /* host memory that its owner takes for itself later on; the plan counts it */
+    int neighbours;         /* ranks of this machine, this one too, that need as much host memory; 0: a single process */
+    struct base_asked base; /* what the adapter's base is compared with; model NULL: it is not */
     bool opened;
 };
 
@@ -29,15 +30,17 @@ enum { RUN_AUTO = -1 }; /* bfloat16 if the model's files have it and the device 
 
 struct session_options {
     const char *dir, *device;
-    int run;             /* an enum run_type, or RUN_AUTO */
-    const char *adapter; /* a directory in PEFT's layout, or NULL */
-    bool weights;        /* false: only to plan */
-    bool tells_device;   /* which one "auto" took is news, as before a run that takes long */
-    bool compared;       /* the files have been compared (models/verify_files.h), or only names and shapes are asked for */
-    bool load_in_4bit;   /* quantise linear layers to NF4 */
-    bool double_quant;   /* and their absmax too */
-    bool load_in_fp8;    /* quantise linear layers to FP8 */
-    bool shard_weights;  /* each rank of the group keeps a part of the frozen weights (tensor/gather.h) */
+    int run;              /* an enum run_type, or RUN_AUTO */
+    const char *adapter;  /* a directory in PEFT's layout, or NULL */
+    const char *hub_name; /* of the model, or NULL */
+    bool any_base;        /* the adapter may be of another base (models/adapter_base.h) */
+    bool weights;         /* false: only to plan */
+    bool tells_device;    /* which one "auto" took is news, as before a run that takes long */
+    bool compared;        /* the files have been compared (models/verify_files.h), or only names and shapes are asked for */
+    bool load_in_4bit;    /* quantise linear layers to NF4 */
+    bool double_quant;    /* and their absmax too */
+    bool load_in_fp8;     /* quantise linear layers to FP8 */
+    bool shard_weights;   /* each rank of the group keeps a part of the frozen weights (tensor/gather.h) */
     const char *resident_layers; /* how many layers' frozen weights stay on the device (tensor/streamed.h): a number, "auto" for
                                     as many as fit, or "all"; NULL: all */
     bool offload_activations;    /* they wait in host memory for the backward pass (tensor/offload.h) */

@@ -315,6 +315,8 @@ enum status checkpoint_tell(struct snapshot *snap)
     snap->identity = known.identity;
     GROUP_TEXT(snap->identity.run);
     GROUP_TEXT(snap->identity.base);
+    GROUP_TEXT(snap->identity.base_form);
+    GROUP_TEXT(snap->identity.base_sketch);
     GROUP_TEXT(snap->identity.config);
     GROUP_TEXT(snap->identity.data);
     GROUP_TEXT(snap->identity.eval_data);

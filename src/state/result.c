@@ -5,6 +5,7 @@
 
 #include "base/directory.h"
 #include "base/file.h"
+#include "models/adapter_base.h"
 #include "models/lora.h"
 #include "models/model_copy.h"
 #include "state/result.h"
@@ -81,13 +82,13 @@ static enum status list_trained(struct list *list, bool adapter)
     return OK;
 }
 
-static enum status result_write_tensors(struct list *list, const char *dir, const char *name, bool adapter)
+static enum status result_write_tensors(struct list *list, const char *dir, const char *name, const struct base_digests *base)
 {
-    static const char *const metadata[] = {"format", "pt", NULL};
-    const char *path = file_join(&list->arena, dir, name);
+    const char *metadata[BASE_PAIRS], *path = file_join(&list->arena, dir, name);
     if (!path)
         return ERR_MEMORY;
-    TRY(list_trained(list, adapter));
+    TRY(list_trained(list, base));
+    adapter_base_pairs(base, metadata);
     return safetensors_write_from(path, list->file, list->count, metadata, result_read_tensor, list);
 }
 
@@ -119,8 +120,16 @@ static enum status name_targets(struct list *list, struct adapter_config *config
     return config->targets ? OK : ERR_MEMORY;
 }
 
+static void describe_base(const struct identity *identity, struct base_digests *base)
+{
+    memcpy(base->form, identity->base_form, HASH_TEXT);
+    memcpy(base->sketch, identity->base_sketch, HASH_TEXT);
+    memcpy(base->weights, identity->base, HASH_TEXT);
+}
+
 static enum status result_write_adapter(struct list *list, const char *dir)
 {
+    struct base_digests base;
     static const char *const norms[] = {"norm"}; /* PEFT matches the end of a module's name: all norms */
     const struct tuning *tuning = &list->snap->build->session.tuning;
     struct adapter_config config = *tuning->lora;
@@ -131,7 +140,8 @@ static enum status result_write_adapter(struct list *list, const char *dir)
     }
     if (config.all_linear)
         TRY(name_targets(list, &config));
-    TRY(result_write_tensors(list, dir, ADAPTER_WEIGHTS, true));
+    describe_base(&list->snap->identity, &base);
+    TRY(result_write_tensors(list, dir, ADAPTER_WEIGHTS, &base));
     return adapter_config_write(&config, dir);
 }
 
@@ -154,18 +164,21 @@ static enum status check_siblings(const struct snapshot *snap)
 static enum status result_write_model(struct list *list, const char *dir)
 {
     TRY(check_siblings(list->snap));
-    TRY(result_write_tensors(list, dir, MODEL_FILE, false));
+    TRY(result_write_tensors(list, dir, MODEL_FILE, NULL));
     return model_copy(list->snap->job->options->model_name_or_path, dir, session_dtype(&list->snap->build->session));
 }
 
-enum status result_write(const struct snapshot *snap, const char *dir)
+enum status result_write(struct snapshot *snap, const char *dir)
 {
+    const struct tuning *tuning = &snap->build->session.tuning;
     struct list list = {.snap = snap};
     TRY(weights_check_files(&snap->build->session.model.weights));
     TRY(data_check_files(&snap->rows->data));
     TRY(data_check_files(&snap->rows->eval_data));
+    if (tuning->lora)
+        TRY(identity_hash(&snap->identity, &snap->build->session.model, tuning->lora, &snap->rows->data, &snap->rows->eval_data));
     TRY(directory_make(dir));
-    enum status status = snap->build->session.tuning.lora ? result_write_adapter(&list, dir) : result_write_model(&list, dir);
+    enum status status = tuning->lora ? result_write_adapter(&list, dir) : result_write_model(&list, dir);
     arena_free(&list.arena);
     return status;
 }

@@ -4,7 +4,8 @@
 
 #include "state/snapshot.h"
 
-/* Writes the adapter, or the whole model, into a directory. */
-enum status result_write(const struct snapshot *snap, const char *dir);
+/* Writes the adapter, or the whole model, into a directory. An adapter says which base it is for, whose digests are made now if
+ * they are not known. */
+enum status result_write(struct snapshot *snap, const char *dir);
 
 #endif

@@ -1,6 +1,8 @@
 /* Opening the stages of a run, as far as a command needs them. */
 #include "train/trainer.h"
 
+#include <string.h>
+
 #include "base/clock.h"
 #include "base/number.h"
 #include "base/process.h"
@@ -156,6 +158,18 @@ static enum status find_resume(struct trainer *t)
     return OK;
 }
 
+/* Of an adapter to begin with: all weights of the base are hashed now, and not again when something is saved. */
+static enum status check_base(struct trainer *t)
+{
+    struct identity *i = &t->snap.identity;
+    const struct session *s = &t->build.session;
+    char wanted[HASH_TEXT];
+    if (!t->job.options->init_adapter || !adapter_base_wants(&s->model, &s->base, wanted))
+        return OK;
+    TRY(identity_hash(i, &s->model, s->tuning.lora, &t->rows.data, &t->rows.eval_data));
+    return strcmp(i->base, wanted) == 0 ? OK : fail_other_base(&s->model, &s->base);
+}
+
 static enum status open_run(struct trainer *t, const struct options *options, struct group *group,
                             const struct trainer_uses *uses)
 {
@@ -177,6 +191,7 @@ static enum status open_run(struct trainer *t, const struct options *options, st
     TRY(add_uses(b, uses));
     TRY(stepper_open(&t->stepper, b, &t->snap.state, t->rows.steps));
     TRY(build_plan(b));
+    TRY(group_agree(group, group_rank(group) ? OK : check_base(t)));
     TRY(build_prepare(b));
     if (t->snap.resume)
         TRY(trainer_load_state(t, t->snap.resume));
