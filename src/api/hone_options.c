@@ -5,6 +5,7 @@
 #include "api/handles.h"
 #include "base/cancel.h"
 #include "base/log.h"
+#include "commands/named_model.h"
 #include "dist/launcher.h"
 
 #define STATUS(name, number, text) _Static_assert((int)HONE_##name == (int)name, "hone.h and status.def agree");
@@ -86,6 +87,15 @@ hone_status hone_options_load(hone_options *o, const char *yaml_path)
     return options_leave(o, options_load_yaml(&o->values, o->command, yaml_path));
 }
 
+/* What an argument without a name is. An adapter is a folder, or a name on the hub; a model is named as one. */
+static enum option unnamed_option(const struct options *values, enum user_command command, const char *argument)
+{
+    if (command == COMMAND_PULL)
+        return OPTION_model_name_or_path;
+    bool adapter = !options_has(command, OPTION_run_dir) && options_has(command, OPTION_adapter);
+    return adapter && named_as_adapter(values, command, argument) ? OPTION_adapter : OPTION_run_dir;
+}
+
 hone_status hone_options_parse(hone_options *o, int argc, char **argv)
 {
     struct arguments rest;
@@ -94,8 +104,7 @@ hone_status hone_options_parse(hone_options *o, int argc, char **argv)
         CHECK(check_given(argv[i], "an argument", __func__));
     CHECK(handle_enter(o, HANDLE_OPTIONS, __func__));
     enum status status = options_parse(&o->values, o->command, argc, argv, &rest);
-    enum option unnamed =
-        o->command == COMMAND_PULL ? OPTION_model_name_or_path : OPTION_run_dir; /* the one that needs no name */
+    enum option unnamed = status == OK && rest.count ? unnamed_option(&o->values, o->command, rest.text[0]) : OPTION_run_dir;
     if (status == OK && rest.count && options_has(o->command, unnamed) && !o->values.source[unnamed]) {
         status = options_set(&o->values, o->command, options_name(unnamed), rest.text[0], rest.text[0]);
         rest.text++;

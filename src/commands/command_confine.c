@@ -187,6 +187,12 @@ static void allow_named(struct confine *c, struct arena *arena, const char *name
     }
 }
 
+/* An adapter names its base, which is read with it, after this. */
+static bool names_base(const struct options *o)
+{
+    return o->adapter && !o->model_name_or_path;
+}
+
 static void allow_sources(struct confine *c, struct arena *arena, const struct options *o)
 {
     const char *const paths[] = {o->model_name_or_path, o->adapter, o->init_adapter, o->resume,     o->run_dir,
@@ -385,7 +391,7 @@ static enum status confine(const struct options *values, enum user_command comma
     int kept = keeps[command];
     struct confine c;
     confine_begin(&c, alone);
-    confine_allow(&c, "/", kept & READS_ALL ? CONFINE_READ : CONFINE_LIST);
+    confine_allow(&c, "/", kept & READS_ALL || names_base(values) ? CONFINE_READ : CONFINE_LIST);
     if (kept & WRITES_HERE)
         confine_allow(&c, ".", CONFINE_WRITE);
     allow_all(&c, system_places, CONFINE_READ);

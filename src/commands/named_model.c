@@ -2,6 +2,7 @@
 #include "commands/named_model.h"
 
 #include "base/file.h"
+#include "base/log.h"
 #include "base/parallel.h"
 #include "commands/pulled.h"
 #include "format/adapter.h"
@@ -38,6 +39,74 @@ static enum status find_adapter(struct arena *arena, const char **name)
     return OK;
 }
 
+static bool named_has(struct arena *arena, const char *dir, const char *name)
+{
+    const char *path = file_join(arena, dir, name);
+    return path && file_exists(path);
+}
+
+/* What is not there may be misspelt, where nothing else says what to use; but a word after hone generate is rather one of a
+ * prompt without quotes. */
+static bool may_be_lost(const struct options *options, enum user_command command, const char *argument)
+{
+    enum option option;
+    bool plain = !argument[strspn(argument, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._/-")];
+    if (options->model_name_or_path || command == COMMAND_GENERATE)
+        return hub_is_name(argument);
+    return plain && options_find(argument, &option) != OK;
+}
+
+bool named_as_adapter(const struct options *options, enum user_command command, const char *argument)
+{
+    struct arena arena = {0};
+    bool there = file_exists(argument), adapter = there && named_has(&arena, argument, ADAPTER_CONFIG);
+    bool model = !adapter && named_has(&arena, argument, "config.json");
+    arena_free(&arena);
+    return there ? file_is_directory(argument) && !model : may_be_lost(options, command, argument);
+}
+
+/* --- the base that an adapter names ---------------------------------------------------------------------------------------- */
+
+static enum status fail_no_base(const struct options *values, const char *base)
+{
+    const char *cache = "";
+    if (!base)
+        return fail(ERR_ARGUMENT, "%s: adapter_config.json names no base: name it with --model", values->adapter);
+    if (!hub_is_name(base))
+        return fail(ERR_IO, "%s: its base is %.200s by adapter_config.json, and that is not here: name it with --model",
+                    values->adapter, base);
+    TRY(hub_cache(values->arena, &cache));
+    return fail(ERR_IO,
+                "%s: its base is %.200s by adapter_config.json, which is no directory here, nor in the Hugging Face cache (%s): "
+                "name it with --model, or download it: `hone pull %.200s`",
+                values->adapter, base, cache, base);
+}
+
+/* As a path from here, or as a name of the hub. */
+static enum status take_base(struct options *values, const char *base)
+{
+    const char *path = NULL;
+    bool here = base && file_exists(base);
+    if (base && !here && hub_is_name(base))
+        TRY(hub_find(values->arena, base, "main", &path));
+    if (!here && !path)
+        return fail_no_base(values, base);
+    values->model_name_or_path = base;
+    log_message(LOG_INFO, "the model is %.200s, the base of %s", base, values->adapter);
+    return OK;
+}
+
+static enum status find_base(struct options *values, enum user_command command)
+{
+    const char *base;
+    if (values->model_name_or_path || !values->adapter || !options_has(command, OPTION_any_base))
+        return OK;
+    TRY(adapter_read_base(values->arena, values->adapter, &base));
+    return take_base(values, base);
+}
+
+/* --- both ------------------------------------------------------------------------------------------------------------------- */
+
 /* A path into the cache says what it is as well as a name does. */
 static enum status find_commit(struct options *values)
 {
@@ -47,13 +116,14 @@ static enum status find_commit(struct options *values)
 
 enum status named_model_find(const struct options *options, enum user_command command, struct options *values)
 {
-    TRY(options_need(options, command, OPTION_model_name_or_path));
     *values = *options;
-    TRY(hub_enter(values->arena, &values->model_name_or_path));
     TRY(find_adapter(values->arena, &values->adapter));
+    TRY(find_base(values, command));
+    TRY(options_need(values, command, OPTION_model_name_or_path));
+    TRY(hub_enter(values->arena, &values->model_name_or_path));
     TRY(find_adapter(values->arena, &values->init_adapter));
     TRY(find_model(values));
-    if (command == COMMAND_TRAIN)
+    if (command == COMMAND_TRAIN || values->adapter)
         TRY(find_commit(values));
     TRY(named_model_check(values->model_name_or_path, command));
     const char *const paths[] = {values->model_name_or_path, values->adapter, values->init_adapter};

@@ -144,7 +144,7 @@ enum status options_start(struct buffer *text)
                                "  hone pull HuggingFaceTB/SmolLM2-135M-Instruct\n"
                                "  hone train --model HuggingFaceTB/SmolLM2-135M-Instruct \\\n"
                                "    --data chats.jsonl --output out\n"
-                               "  hone chat --model HuggingFaceTB/SmolLM2-135M-Instruct --adapter out\n\n"
+                               "  hone chat out\n\n"
                                "--model is a name on the hub, a directory or a GGUF file; chats.jsonl has lines\n\n"
                                "  {\"messages\": [{\"role\": \"user\", \"content\": \"…\"},\n"
                                "                {\"role\": \"assistant\", \"content\": \"…\"}]}\n\n"

@@ -206,19 +206,37 @@ static enum status adapter_read_tree(struct adapter_config *config, json_t *tree
     return adapter_config_check(config, ERR_FORMAT, path);
 }
 
+static enum status adapter_parse(struct arena *arena, const char *dir, const char **path, json_t **tree)
+{
+    *tree = NULL;
+    *path = file_join(arena, dir, ADAPTER_CONFIG);
+    if (!*path)
+        return ERR_MEMORY;
+    if (gguf_is_path(dir))
+        return fail(ERR_ARGUMENT,
+                    "%s: hone reads no GGUF adapters; name the folder with adapter_config.json that it was made from", dir);
+    return file_exists(*path) ? json_parse_file(tree, *path, FILE_MAX) : adapter_lost(arena, dir);
+}
+
+enum status adapter_read_base(struct arena *arena, const char *dir, const char **base)
+{
+    json_t *tree;
+    const char *path, *text = NULL;
+    *base = NULL;
+    TRY(adapter_parse(arena, dir, &path, &tree));
+    enum status status = json_get_text(tree, "base_model_name_or_path", &text, path);
+    if (status == OK && text && !(*base = arena_text(arena, text, (int64_t)strlen(text))))
+        status = ERR_MEMORY;
+    json_decref(tree);
+    return status;
+}
+
 enum status adapter_config_open(struct adapter_config *config, const char *dir)
 {
     *config = (struct adapter_config){.rank = 8, .alpha = 8}; /* PEFT's defaults */
-    json_t *tree = NULL;
-    enum status status = ERR_MEMORY;
-    const char *path = file_join(&config->arena, dir, ADAPTER_CONFIG);
-    if (path && gguf_is_path(dir))
-        status = fail(ERR_ARGUMENT,
-                      "%s: hone reads no GGUF adapters; name the folder with adapter_config.json that it was made from", dir);
-    else if (path && !file_exists(path))
-        status = adapter_lost(&config->arena, dir);
-    else if (path)
-        status = json_parse_file(&tree, path, FILE_MAX);
+    const char *path;
+    json_t *tree;
+    enum status status = adapter_parse(&config->arena, dir, &path, &tree);
     if (status == OK)
         status = adapter_read_tree(config, tree, path);
     json_decref(tree);

@@ -64,6 +64,9 @@ enum status fail_no_adapter_weights(struct arena *arena, const char *dir);
 enum status adapter_config_open(struct adapter_config *config, const char *dir);
 void adapter_config_free(struct adapter_config *config);
 
+/* Of that file only the base's name, in the arena; NULL if it has none. */
+enum status adapter_read_base(struct arena *arena, const char *dir, const char **base);
+
 /* Writes dir/adapter_config.json, whole or not at all. Patterns keep their order, since the first match wins. */
 enum status adapter_config_write(const struct adapter_config *config, const char *dir);
 

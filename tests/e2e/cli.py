@@ -183,7 +183,7 @@ class Tiny(Case):
     def test_the_program_alone_shows_the_way(self):
         result = run()
         self.assertEqual((result.returncode, result.stderr), (2, ""))
-        for line in ("hone pull ", "hone train --model ", "--data chats.jsonl --output out", "hone chat --model ", "hone --help"):
+        for line in ("hone pull ", "hone train --model ", "--data chats.jsonl --output out", "hone chat out\n", "hone --help"):
             self.assertIn(line, result.stdout)
         self.assertLess(result.stdout.count("\n"), 25)
         self.assertLessEqual(max(map(len, result.stdout.splitlines())), 80)
@@ -255,7 +255,7 @@ class Tiny(Case):
         known = {row[0].strip("| `") for row in rows if row[4] == "all" or "train" in row[4].split(", ")}
         given = {word[2:].replace("-", "_") for word in line if word.startswith("--")}
         self.assertEqual(known - given - {"model_name_or_path", "dataset_path", "output_dir", "lora_r"},
-                         {"eval_dataset_path", "init_adapter", "lora_target_parameters", "lr_end", "power", "min_lr", "config",
+                         {"eval_dataset_path", "init_adapter", "any_base", "lora_target_parameters", "lr_end", "power", "min_lr", "config",
                           "config_format", "dry_run", "help", "sign", "sync_every", "sync_int8", "outer_learning_rate",
                           "outer_momentum"})     # what excludes the others, and what is not a setting
 

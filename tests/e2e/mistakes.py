@@ -59,6 +59,15 @@ def make(d):
     shutil.copytree(d / "unset", d / "binary")
     write("binary/adapter_model.bin", b"PK\3\4")
     shutil.copytree(d / "out", d / "strange")
+    shutil.copytree(TINY, d / "tuned")
+    weights = bytearray((d / "tuned/model.safetensors").read_bytes())
+    for at in range(8 + int.from_bytes(weights[:8], "little"), len(weights) - 2, 1024):
+        weights[at] ^= 1
+    (d / "tuned/model.safetensors").write_bytes(weights)
+    for name, base in (("lost", "/nowhere/model"), ("distant", "nobody/model"), ("nameless", None)):
+        shutil.copytree(d / "out", d / name)
+        write(f"{name}/adapter_config.json",
+              json.dumps({**json.loads((d / "out/adapter_config.json").read_text()), "base_model_name_or_path": base}))
     write("strange/adapter_config.json", json.dumps({**json.loads((d / "out/adapter_config.json").read_text()), "peft_type": "LOKR"}))
 
     model("pointer", model__safetensors=LFS)
@@ -295,6 +304,20 @@ TABLE = [
     (4, "plan --model {d}/adapter.gguf", "an adapter, not a model"),
     (3, "plan --model {d}/none.gguf", "no such file"),
     # Adapters
+    (2, "generate --model {d}/tuned --prompt Hi --adapter {d}/out", "other weights", "those of {tiny}", "--any-base"),
+    (2, "chat --model {d}/tuned --adapter {d}/out", "other weights", "name that base as --model", "--any-base"),
+    (2, "eval {d}/out --model {d}/tuned --data {d}/chats.jsonl", "other weights", "--any-base"),
+    (2, "merge {d}/out --model {d}/tuned --output {new}.gguf", "other weights", "--any-base"),
+    (2, "export {d}/out --model {d}/tuned --output {new}.gguf", "other weights", "--any-base"),
+    (2, TRAIN.replace("{tiny}", "{d}/tuned") + " --init-adapter {d}/out", "other weights", "--any-base"),
+    (3, "generate {d}/lost --prompt Hi", "its base is /nowhere/model", "name it with --model"),
+    (3, "chat {d}/distant", "its base is nobody/model", "`hone pull nobody/model`"),
+    (2, "merge {d}/nameless --output {new}", "names no base", "--model"),
+    (3, "chat {d}/uot", "no adapter there", "out is there"),
+    (2, "chat temperature", "write --temperature"),
+    (2, "generate Hello", "options start with --"),
+    (3, "export {d}/empty --output {new}.gguf", "no adapter there", "name a folder"),
+    (2, "plan --any-base=2 --model {tiny}", "any-base", "true"),
     (3, "generate --model {tiny} --prompt Hi --adapter {d}/uot", "no adapter there", "out is there"),
     (3, "generate --model {tiny} --prompt Hi --adapter {d}/cut", "its run has not ended", "again"),
     (3, "merge --model {tiny} --output {new} --adapter {d}/cut", "its run has not ended", "again"),

@@ -38,7 +38,8 @@ class Pull(HubCase):
         self.ok("eval", "--model", NAME, "--data", data)
         self.ok("generate", "--model", NAME, "--prompt", "Hi", "--max-new-tokens", 2)
         self.ok("bench", "--model", NAME, "--max-steps", 1, "--max-length", 16)
-        self.assertIn(f"--model {NAME} ", self.ok("train", "--model", NAME, "--data", data, "--output", adapter, "--max-steps", 1))
+        self.assertIn(f"hone generate {adapter} ", self.ok("train", "--model", NAME, "--data", data, "--output", adapter, "--max-steps", 1))
+        self.ok("generate", adapter, "--prompt", "Hi", "--max-new-tokens", 2)             # its base is known by that name
         self.assertEqual(json.loads((adapter / "adapter_config.json").read_text())["base_model_name_or_path"], NAME)
         self.assertEqual(json.loads((adapter / "metrics.jsonl").read_text().splitlines()[0])["model"], NAME)
         origin = json.loads((adapter / "provenance.json").read_text())["made_from"]["model"]

@@ -484,7 +484,7 @@ static void help_is_grouped_and_wrapped(void **state)
     (void)state;
     struct buffer text = {0};
     assert_ok(options_help(COMMAND_GENERATE, &text));
-    assert_non_null(strstr(text.data, "Usage: hone generate --model DIR --prompt TEXT [options]\n"));
+    assert_non_null(strstr(text.data, "Usage: hone generate ADAPTER|--model DIR --prompt TEXT [options]\n"));
     assert_non_null(strstr(text.data, "\n\nPrint a model's answer to a prompt, as it is made.\n"));
     assert_non_null(strstr(text.data, "\nGeneration:\n  --prompt TEXT "));
     assert_non_null(strstr(text.data, "\n  --model-name-or-path, --model DIR\n"));

@@ -205,10 +205,29 @@ static hone_status answer_message(struct chat *c, const char *message)
 
 /* --- commands ------------------------------------------------------------------------------------------------------------- */
 
+/* A chat that was started with an adapter alone stays with the base that it named. */
+static hone_status keep_base(struct chat *c)
+{
+    const char *model, *base;
+    char *report = NULL;
+    json_t *tree = NULL;
+    hone_status status = hone_options_get(c->options, "model", &model);
+    if (status == HONE_OK && !*model && hone_inspect_adapter(c->options, &report) == HONE_OK)
+        status = (hone_status)json_parse(&tree, report, (int64_t)strlen(report), "report");
+    base = json_string_value(json_object_get(tree, "base"));
+    if (base)
+        status = hone_options_set(c->options, "model", base);
+    json_decref(tree);
+    hone_text_destroy(report);
+    return status;
+}
+
 static hone_status set_adapter(struct chat *c, const char *dir)
 {
     const char *now;
-    hone_status status = hone_options_get(c->options, "adapter", &now);
+    hone_status status = keep_base(c);
+    if (status == HONE_OK)
+        status = hone_options_get(c->options, "adapter", &now);
     char *before = status == HONE_OK ? chat_copy_text(now) : NULL;
     if (!before)
         return status == HONE_OK ? no_memory() : status;

@@ -305,12 +305,8 @@ static void train_print_text(const struct run *run, const hone_train_result *r)
     out_print("\n");
     out_print("see it      hone report ");
     out_word(r->output);
-    out_print("\ntry it      hone generate --model ");
-    out_word(full ? r->output : run->model);
-    if (!full) {
-        out_print(" --adapter ");
-        out_word(r->output);
-    }
+    out_print("\ntry it      hone generate %s", full ? "--model " : "");
+    out_word(r->output);
     out_print(" --prompt \"...\"\n");
 }
 
