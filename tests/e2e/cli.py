@@ -147,7 +147,7 @@ class Tiny(Case):
         says(9, {"messages": [{"role": "user", "content": "Hi"}]}, words=["assistant"])
         says(9, "", words=["no rows"])
         long = {"messages": [CHAT["messages"][0], {"role": "assistant", "content": "word " * 4000}]}
-        says(9, CHAT, CHAT, long, words=["rows.jsonl:3: ", "tokens", "--max-length"])
+        says(9, CHAT, CHAT, long, words=["rows.jsonl:3: ", "tokens", "the model's window", "--excess-length"])
 
     def test_generate(self):
         args = ("generate", "--model", TINY, "--prompt", "Hi", "--max-new-tokens", 12)
@@ -236,6 +236,7 @@ class Tiny(Case):
             --warmup-steps 1 --num-cycles 0.5 --min-lr-rate 0.1 --num-decay-steps 1 --num-stable-steps 2 --warmup-type cosine --decay-type 1-sqrt
             --weight-decay 0.01 --adam-beta1 0.8 --adam-beta2 0.99 --adam-epsilon 1e-7 --max-grad-norm 0.5 --verify-every 2
             --per-device-train-batch-size 2 --gradient-accumulation-steps 2 --num-train-epochs 2 --max-steps 4 --eval-steps 2
+            --evals-per-epoch 0 --saves-per-epoch 0
             --eval-on-start false --save-steps 2 --save-total-limit 1 --max-bad-steps 5 --resume auto --sample-prompt Hi --sample-length 64
             --sample-prompts {prompts} --early-stopping-patience 9 --early-stopping-threshold 0.1 --load-best-model-at-end --report-to all --on-finish true
             --dtype float32 --device cpu --tf32 --cuda-graph off --cuda-code ptx --micro-batch-tokens 128 --seed 7 --threads 2 --verbose
