@@ -38,6 +38,8 @@ static inline void set_options(struct rig *r, const struct tiny_model *m, const 
     for (int i = 0; i < 2; i++)
         for (const char *const *s = both[i]; *s; s += 2)
             assert_ok(options_set(&r->options, COMMAND_TRAIN, s[0], s[1], "test"));
+    if (r->options.finetuning_type == CHOICE_finetuning_type_full)
+        r->options.source[OPTION_lora_r] = NULL; /* the usual settings are no mistake of this run */
 }
 
 static inline void open_rig_for(struct rig *r, const struct tiny_model *m, enum loss_id loss, const char *const *settings)
