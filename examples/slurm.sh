@@ -2,7 +2,8 @@
 # A training run as a Slurm job: sbatch examples/slurm.sh
 #
 # Five minutes before the time is up Slurm sends USR1 to hone, which saves a checkpoint and ends with the code 10. The job is then
-# put back into the queue and goes on where it was, since the same command resumes. Any other failure ends the job with its code.
+# put back into the queue and goes on where it was, since the same command resumes. So it is when a rank is lost, up to MAX_RESTARTS
+# times. Any other failure ends the job with its code.
 #
 # sbatch --ntasks=4 examples/slurm.sh trains with four ranks, which share the rows of each step (docs/ranks.md). Each has a card of
 # its own and as many processors as below. They meet by Slurm's PMIx; where srun --mpi=list has none, MPI=pmi2 before sbatch.
@@ -18,7 +19,7 @@
 #SBATCH --output=hone-%j.log
 set -u
 
-readonly ASKED_TO_STOP=10
+readonly ASKED_TO_STOP=10 RANK_LOST=12
 output=${OUTPUT:-$SLURM_SUBMIT_DIR/out} # on a disk that every node sees, and that outlives the job
 
 # srun does not take the number of processors over from sbatch. Once a rank has ended, --wait ends those that wait for it.
@@ -30,6 +31,9 @@ fi
 
 srun "${flags[@]}" hone train "${CONFIG:-run.yaml}" --output "$output" --threads "$threads"
 code=$?
+if [ $code -eq $RANK_LOST ] && [ "${SLURM_RESTART_COUNT:-0}" -lt "${MAX_RESTARTS:-3}" ]; then
+    code=$ASKED_TO_STOP
+fi
 if [ $code -eq $ASKED_TO_STOP ]; then
     scontrol requeue "$SLURM_JOB_ID"
     code=0

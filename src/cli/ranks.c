@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/code.h"
+#include "base/log.h"
 #include "base/status.h"
 #include "cli/cli.h"
 #include "cli/launch.h"
@@ -22,10 +23,25 @@ static const char *const variables[] = {
     NULL,
 };
 
+/* Again as long as a rank was lost and there are restarts left. */
+static hone_status start_again(const char *const *arguments, const char *most, int *code)
+{
+    int64_t left = strtoll(most, NULL, 10);
+    for (int64_t again = 1;; again++) {
+        enum status status = launch_again(arguments, variables, code);
+        if (status != OK || *code != (int)ERR_RANK || again > left)
+            return (hone_status)status;
+        log_message(LOG_WARNING, "a rank was lost: all start again from the last checkpoint, time %lld of %s", (long long)again,
+                    most);
+    }
+}
+
 hone_status cli_start_ranks(hone_options *options)
 {
-    const char *count, *launcher = code_variable("HONE_MPIRUN");
+    const char *count, *most, *launcher = code_variable("HONE_MPIRUN");
     hone_status status = hone_options_get(options, "nproc", &count);
+    if (status == HONE_OK)
+        status = hone_options_get(options, "max_restarts", &most);
     if (status != HONE_OK || !strcmp(count, "1"))
         return status;
     if (hone_ranks() > 1) {
@@ -39,7 +55,7 @@ hone_status cli_start_ranks(hone_options *options)
     launcher = launcher ? launcher : "mpirun";
     const char *arguments[] = {launcher, "-n", count, NULL};
     int code;
-    if (launch_again(arguments, variables, &code) == OK)
+    if (start_again(arguments, most, &code) == HONE_OK)
         exit(code);
     char why[STATUS_MESSAGE_SIZE];
     snprintf(why, sizeof why, "%s", hone_error());

@@ -144,6 +144,12 @@ static enum status job_check_ranks(const struct options *o)
         return fail(ERR_ARGUMENT, "--sync-int8 does nothing without --sync-every: give both");
     if (outer && !alone)
         return fail(ERR_ARGUMENT, "%s does nothing without --sync-every: give both", outer);
+    if (o->max_restarts && o->nproc == 1)
+        return fail(ERR_ARGUMENT,
+                    "--max-restarts starts the ranks of --nproc again: give both, or ask the launcher for restarts");
+    if (o->max_restarts && o->source[OPTION_resume] && strcmp(o->resume, "auto") != 0)
+        return fail(ERR_ARGUMENT,
+                    "--max-restarts resumes from the last checkpoint, and --resume %s says otherwise: leave one out", o->resume);
     if (!o->gpu && o->world_size > 1 && o->world_size < o->nproc)
         return fail(ERR_ARGUMENT, "--world-size %lld is all ranks, and --nproc %lld those of this machine: it cannot be more",
                     (long long)o->world_size, (long long)o->nproc);

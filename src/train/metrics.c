@@ -263,6 +263,7 @@ static enum status metrics_write_header(struct metrics *m)
 struct kept {
     struct buffer lines, csv, events;
     int64_t broken; /* lines that could not be read */
+    int64_t last;   /* the step that the earlier process came to */
     bool unread;    /* the whole file: it stays, and lines are added to it */
 };
 
@@ -278,6 +279,7 @@ static enum status keep_line(struct metrics *m, struct kept *kept, const char *l
     bool good = status == OK && json_get_int(tree, "step", &step, m->path) == OK;
     const char *event = json_string_value(json_object_get(tree, "event"));
     kept->broken += !good;
+    kept->last = good ? max(kept->last, step) : kept->last;
     status = OK;
     if (good && step <= m->trainer->snap.state.step && !(event && !strcmp(event, "end"))) {
         status = buffer_append(&kept->lines, line, length);
@@ -302,6 +304,10 @@ static enum status keep_each(struct metrics *m, struct kept *kept, const struct 
             line++;
         TRY(keep_line(m, kept, line, end - line));
     }
+    int64_t again = kept->last - m->trainer->snap.state.step;
+    if (again > 0)
+        log_message(LOG_INFO, "%lld step%s that an earlier process made after the checkpoint %s computed again", (long long)again,
+                    plural(again), is_or_are(again));
     if (kept->broken)
         log_message(LOG_WARNING, "%s: %lld line%s of an earlier process %s left out as damaged", m->path, (long long)kept->broken,
                     plural(kept->broken), is_or_are(kept->broken));

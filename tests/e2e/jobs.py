@@ -53,6 +53,8 @@ class Jobs(Case):
         self.assertEqual(self.slurm(0), (0, []))
         for code in (*FINAL, 1, 143):
             self.assertEqual(self.slurm(code), (code, []))
+        for count, lost in ("0", (0, ["requeue", "42"])), ("3", (12, [])):
+            self.assertEqual(self.slurm(12, SLURM_RESTART_COUNT=count), lost)
         self.assertEqual((self.dir / "args").read_text().split(), ["train", "run.yaml", "--output", str(self.dir / "out"), "--threads", "3"])
 
     def test_tasks_of_slurm_get_their_processors_and_find_each_other(self):

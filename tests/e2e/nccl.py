@@ -11,6 +11,7 @@ Seen to fail: every test with an ncclInProgress that is taken for done ("a commu
 ncclSuccess"); the bytes of a step, without group_count in cuda_capture_launch.
 """
 import os
+import pathlib
 import shutil
 import signal
 import socket
@@ -114,6 +115,71 @@ class Nccl(Case):
             r = subprocess.run([*start, *self.command(name, "--max-steps", 3)], capture_output=True, text=True, timeout=900, env={**os.environ, **MPI})
             self.assertEqual(r.returncode, 0, r.stdout + r.stderr)
             self.assertEqual(*((self.dir / out / "adapter_model.safetensors").read_bytes() for out in ("variables", name)))
+
+    def rank_process(self, out, rank):
+        """A rank's process, as soon as it is there and the run has made three steps."""
+        metrics = self.dir / out / "metrics.jsonl"
+        begun = time.monotonic()
+        while True:
+            found = [p for p in filter(str.isdigit, os.listdir("/proc")) if self.is_rank(p, out, rank)]
+            if found and metrics.exists() and '"step":3,' in metrics.read_text().replace(" ", ""):
+                return int(found[0])
+            self.assertLess(time.monotonic() - begun, 120)
+            time.sleep(0.05)
+
+    def is_rank(self, p, out, rank):
+        try:
+            return (os.readlink(f"/proc/{p}/exe") == os.path.realpath(HONE) and str(self.dir / out) in pathlib.Path(f"/proc/{p}/cmdline").read_text()
+                    and f"RANK={rank}" in pathlib.Path(f"/proc/{p}/environ").read_text(errors="replace").split("\0"))
+        except OSError:
+            return False
+
+    def parent(self, pid):
+        with open(f"/proc/{pid}/stat", encoding="utf-8") as file:
+            return int(file.read().rpartition(")")[2].split()[1])
+
+    def until_listening(self, port, process):
+        while True:
+            self.assertIsNone(process.poll())
+            with socket.socket() as s:
+                if s.connect_ex(("127.0.0.1", port)) == 0:
+                    return
+            time.sleep(0.1)
+
+    def agent(self, out, steps, *options):
+        return subprocess.Popen([ASSETS / "venv/bin/torchrun", "--nproc-per-node", *options, "--no-python",
+                                 *self.command(out, "--max-steps", steps, "--save-steps", 2)],
+                                stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, start_new_session=True)
+
+    def test_torchrun_goes_on_after_a_lost_rank(self):
+        """With as many ranks as before, to the same bytes; and, where a node of several is lost, with those that are left. The steps after
+        the checkpoint are counted."""
+        self.train(2, "whole", "--max-steps", 10)
+        one = self.agent("out", 10, "2", "--max-restarts", "1", "--master-port", str(free_port()))
+        os.kill(self.rank_process("out", 1), signal.SIGKILL)
+        said = one.communicate(timeout=300)[1]
+        self.assertEqual(one.returncode, 0, said)
+        self.assertEqual(*((self.dir / out / "adapter_model.safetensors").read_bytes() for out in ("whole", "out")))
+        self.say_lost("torchrun", "out")
+        port = free_port()
+        elastic = ("1", "--nnodes", "1:2", "--max-restarts", "3", "--rdzv-backend", "c10d", "--rdzv-endpoint", f"127.0.0.1:{port}",
+                   "--rdzv-conf", "last_call_timeout=8,keep_alive_interval=1,keep_alive_max_attempt=3", "--local-addr", "127.0.0.1")
+        left = self.agent("elastic", 24, *elastic)                                      # which has the store that both meet at
+        self.until_listening(port, left)
+        lost = self.agent("elastic", 24, *elastic)
+        ranks = {self.parent(pid): pid for pid in (self.rank_process("elastic", rank) for rank in range(2))}
+        for process in lost.pid, ranks[lost.pid]:
+            os.kill(process, signal.SIGKILL)
+        lost.communicate()
+        said = left.communicate(timeout=300)[1]
+        self.assertEqual(left.returncode, 0, said)
+        self.assertEqual([line["ranks"] for line in lines(self.dir / "elastic") if line.get("event") in ("start", "resume")][-1], 1)
+        self.say_lost("torchrun with a node less", "elastic")
+
+    def say_lost(self, how, out):
+        steps = [line["from_step"] for line in lines(self.dir / out) if line.get("event") == "resume"]
+        print(f"{how}: resumed from step {steps[-1]}", file=sys.stderr)
+        self.assertGreaterEqual(steps[-1], 2)
 
     def test_a_step_reduces_four_bytes_a_trained_parameter(self):
         self.train(2, "out")
