@@ -163,13 +163,13 @@ static int launch_code(int how, bool asked)
     return WIFEXITED(how) && code > 128 && code < 128 + SIGRTMAX && !asked ? (int)ERR_RANK : code;
 }
 
-static enum status stand_in(pid_t child, const sigset_t *watched, int *code)
+static enum status stand_in(pid_t child, const sigset_t *watched, int *code, bool *asked)
 {
-    bool asked = false;
+    *asked = false;
     for (int how = 0;;) {
         pid_t ended = waitpid(child, &how, WNOHANG);
         if (ended == child) {
-            *code = launch_code(how, asked);
+            *code = launch_code(how, *asked);
             return OK;
         }
         if (ended < 0 && errno != EINTR)
@@ -178,13 +178,13 @@ static enum status stand_in(pid_t child, const sigset_t *watched, int *code)
         if (number == SIGTSTP)
             pause_with(child);
         else if (number > 0 && number != SIGCHLD) {
-            asked = true;
+            *asked = true;
             launch_pass_on(number, child);
         }
     }
 }
 
-static enum status launch(const char *path, const char *const *words, int *code)
+static enum status launch(const char *path, const char *const *words, int *code, bool *asked)
 {
     static const int numbers[] = {SIGCHLD, SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGXCPU, SIGTSTP};
     sigset_t watched, before;
@@ -196,12 +196,12 @@ static enum status launch(const char *path, const char *const *words, int *code)
     sigprocmask(SIG_BLOCK, &watched, &before);
     enum status status = launch_start(path, words, &before, &child);
     if (status == OK)
-        status = stand_in(child, &watched, code);
+        status = stand_in(child, &watched, code, asked);
     sigprocmask(SIG_SETMASK, &before, NULL);
     return status;
 }
 
-enum status launch_again(const char *const *arguments, const char *const *variables, int *code)
+enum status launch_again(const char *const *arguments, const char *const *variables, int *code, bool *asked)
 {
     struct arena arena = {0};
     const char **words, *path;
@@ -211,7 +211,7 @@ enum status launch_again(const char *const *arguments, const char *const *variab
     if (status == OK)
         status = set_variables(&arena, variables);
     if (status == OK)
-        status = launch(path, words, code);
+        status = launch(path, words, code, asked);
     arena_free(&arena);
     return status;
 }

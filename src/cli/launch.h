@@ -7,11 +7,13 @@
 #ifndef CLI_LAUNCH_H
 #define CLI_LAUNCH_H
 
+#include <stdbool.h>
+
 #include "base/status.h"
 
 /* Starts the program that `arguments` name (the first is its name, NULL after the last) with the words of this one's own command
  * line after them, and with these variables ("NAME=value") unless they are set. *code is its exit code, or 128 and the number of
- * the signal that ended it. It ends if this process is killed. */
-enum status launch_again(const char *const *arguments, const char *const *variables, int *code);
+ * the signal that ended it; *asked: this process was asked to stop meanwhile. It ends if this process is killed. */
+enum status launch_again(const char *const *arguments, const char *const *variables, int *code, bool *asked);
 
 #endif

@@ -23,13 +23,14 @@ static const char *const variables[] = {
     NULL,
 };
 
-/* Again as long as a rank was lost and there are restarts left. */
+/* Again as long as a rank was lost, nobody asked to stop, and there are restarts left. */
 static hone_status start_again(const char *const *arguments, const char *most, int *code)
 {
     int64_t left = strtoll(most, NULL, 10);
+    bool asked;
     for (int64_t again = 1;; again++) {
-        enum status status = launch_again(arguments, variables, code);
-        if (status != OK || *code != (int)ERR_RANK || again > left)
+        enum status status = launch_again(arguments, variables, code, &asked);
+        if (status != OK || *code != (int)ERR_RANK || asked || again > left)
             return (hone_status)status;
         log_message(LOG_WARNING, "a rank was lost: all start again from the last checkpoint, time %lld of %s", (long long)again,
                     most);
