@@ -91,12 +91,19 @@ hone_status hone_detokenize(hone_model *m, const int32_t *ids, int64_t count, un
 
 static enum status encode_prompt(const struct chat *chat, const char *json, struct chat_row *row)
 {
-    json_t *tree = NULL;
+    json_t *tree = NULL, *tools = NULL;
     TRY(json_parse(&tree, json, (int64_t)strlen(json), "the chat"));
     json_t *messages = json_object_get(tree, "messages");
     enum status status = messages ? conversation_check(messages, "messages") : OK;
+    if (status == OK && messages)
+        status = conversation_tools(tree, &tools);
+    if (status == OK && tools && json_object_set(tree, "tools", tools) != 0)
+        status = fail(ERR_MEMORY, "out of memory: a JSON value");
+    if (status == OK && messages)
+        status = chat_fit(chat, messages, tools);
     if (status == OK)
         status = chat_encode_prompt(chat, tree, row);
+    json_decref(tools);
     json_decref(tree);
     return status;
 }

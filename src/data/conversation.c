@@ -138,11 +138,31 @@ static enum status check_parts(const json_t *parts, size_t number)
     return OK;
 }
 
+/* {"function": {"name", "arguments"}}, or these two by themselves. */
+static enum status check_calls(const json_t *calls, const char *role, size_t number)
+{
+    const json_t *call;
+    size_t i;
+    json_array_foreach(calls, i, call)
+    {
+        const json_t *function = json_object_get(call, "function");
+        function = json_is_object(function) ? function : call;
+        const json_t *arguments = json_member(function, "arguments");
+        if (!json_is_string(json_object_get(function, "name")))
+            return fail(ERR_DATA, "call %zu of message %zu (%s) has no \"name\" of a function", i + 1, number, role);
+        if (arguments && !json_is_object(arguments) && !json_is_string(arguments))
+            return fail(ERR_DATA, "\"arguments\" of call %zu of message %zu (%s) are %s, not an object", i + 1, number, role,
+                        json_kind(arguments));
+    }
+    return OK;
+}
+
 static enum status conversation_check_content(const json_t *message, const char *role, size_t number)
 {
     const json_t *content = json_object_get(message, "content"), *calls = json_object_get(message, "tool_calls");
     if (calls && !json_is_array(calls))
         return fail(ERR_DATA, "\"tool_calls\" of message %zu (%s) is %s, not a list", number, role, json_kind(calls));
+    TRY(check_calls(calls, role, number));
     if (json_is_string(content) || (!content && json_array_size(calls)))
         return OK;
     if (!content)
@@ -153,18 +173,38 @@ static enum status conversation_check_content(const json_t *message, const char 
     return check_parts(content, number);
 }
 
+/* {"type": "refusal", "refusal": ...} among parts is text too. */
+static enum status take_refused_parts(json_t *parts)
+{
+    json_t *part;
+    size_t i;
+    json_array_foreach(parts, i, part)
+    {
+        json_t *refusal = json_object_get(part, "refusal");
+        bool refused = json_is_string(refusal) && !json_object_get(part, "text");
+        if (refused && (json_object_set(part, "text", refusal) != 0 ||
+                        json_object_set_new(part, "type", json_string("text")) != 0 || json_object_del(part, "refusal") != 0))
+            return conversation_out_of_memory();
+    }
+    return OK;
+}
+
 /* OpenAI's older words: a call of a function, its result, and a refusal, which is what the assistant says. */
 static enum status from_openai(json_t *message, size_t number)
 {
     json_t *call = json_object_get(message, "function_call"), *refusal = json_object_get(message, "refusal");
+    const json_t *content = json_object_get(message, "content");
     const char *role = json_string_value(json_object_get(message, "role"));
     bool set = true;
     if (call && !json_is_string(json_object_get(call, "name")))
         return fail(ERR_DATA, "\"function_call\" of message %zu is not {\"name\": ..., \"arguments\": ...}", number);
+    if (call && json_object_get(message, "tool_calls"))
+        return fail(ERR_DATA, "message %zu has \"tool_calls\" and \"function_call\": keep one of them", number);
+    TRY(take_refused_parts(json_object_get(message, "content")));
     if (call)
         set = json_object_set_new(message, "tool_calls", json_pack("[{s:s, s:O}]", "type", "function", "function", call)) == 0 &&
               json_object_del(message, "function_call") == 0;
-    if (set && json_is_string(refusal) && !json_object_get(message, "content"))
+    if (set && json_is_string(refusal) && !json_string_length(content) && !json_array_size(content))
         set = json_object_set(message, "content", refusal) == 0 && json_object_del(message, "refusal") == 0;
     if (set && role && strcmp(role, "function") == 0)
         set = json_object_set_new(message, "role", json_string("tool")) == 0;
@@ -333,38 +373,53 @@ enum status conversation_unfold(json_t *row, const char *key)
     return json_object_set_new(row, key, list) == 0 ? OK : conversation_out_of_memory();
 }
 
+/* A list, or a text that is the JSON of one; NULL: there is none. */
+static enum status list_of(const json_t *row, const char *key, json_t **list)
+{
+    json_t *given = json_member(row, key), *made = NULL;
+    *list = NULL;
+    if (json_is_string(given) && json_string_length(given))
+        TRY(list_of_text(given, key, &made));
+    else if (given && !json_is_string(given) && !json_is_array(given))
+        return fail(ERR_DATA, "\"%s\" is %s, not a list", key, json_kind(given));
+    *list = json_is_array(given) ? json_incref(given) : made;
+    return OK;
+}
+
 /* OpenAI's older word for tools, which are functions. */
 static enum status tools_of_functions(const json_t *functions, json_t **tools)
 {
     json_t *list = json_array(), *function;
     size_t i;
-    bool made = list;
-    json_array_foreach(functions, i, function) made =
-        made && json_array_append_new(list, json_pack("{s:s, s:O}", "type", "function", "function", function)) == 0;
-    if (made)
-        *tools = list;
-    else
+    enum status status = list ? OK : conversation_out_of_memory();
+    json_array_foreach(functions, i, function)
+    {
+        if (status == OK && !json_is_object(function))
+            status = fail(ERR_DATA, "function %zu of \"functions\" is %s, not an object", i + 1, json_kind(function));
+        if (status == OK && json_array_append_new(list, json_pack("{s:s, s:O}", "type", "function", "function", function)) != 0)
+            status = conversation_out_of_memory();
+    }
+    if (status != OK)
         json_decref(list);
-    return made ? OK : conversation_out_of_memory();
+    *tools = status == OK ? list : NULL;
+    return status;
 }
 
 enum status conversation_tools(const json_t *row, json_t **tools)
 {
-    json_t *given = json_member(row, "tools"), *list = json_incref(given), *functions = json_member(row, "functions");
+    json_t *functions;
+    TRY(list_of(row, "tools", tools));
+    if (json_array_size(*tools))
+        return OK;
+    enum status status = list_of(row, "functions", &functions);
+    if (status == OK && !json_array_size(functions)) {
+        json_decref(functions);
+        return OK;
+    }
+    json_decref(*tools);
     *tools = NULL;
-    if (!given && json_is_array(functions))
-        return tools_of_functions(functions, tools);
-    if (json_is_string(given)) {
-        json_decref(list);
-        if (json_string_length(given) == 0)
-            return OK;
-        TRY(list_of_text(given, "tools", &list));
-    }
-    if (list && !json_is_array(list)) {
-        const char *kind = json_kind(list);
-        json_decref(list);
-        return fail(ERR_DATA, "\"tools\" is %s, not a list", kind);
-    }
-    *tools = list;
-    return OK;
+    if (status == OK)
+        status = tools_of_functions(functions, tools);
+    json_decref(functions);
+    return status;
 }

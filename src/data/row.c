@@ -48,6 +48,12 @@ static enum status take_lists(struct content *c, const char *before, const char 
                : fail(ERR_MEMORY, "out of memory: a JSON value");
 }
 
+/* OpenAI writes an empty list where there are no tools. */
+static bool asks(const json_t *tools)
+{
+    return tools && !(json_is_array(tools) && !json_array_size(tools));
+}
+
 /* OpenAI's: what was asked, with its tools, is an object of its own. */
 static enum status take_pair(struct content *c)
 {
@@ -56,7 +62,7 @@ static enum status take_pair(struct content *c)
     if (!json_is_object(input) || !json_is_array(json_object_get(input, "messages")))
         return fail(ERR_DATA, "\"input\" is %s; next to \"preferred_output\" it must be {\"messages\": [...]}", json_kind(input));
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
-        if (json_array_size(json_member(input, keys[i])) && json_object_set(c->tree, keys[i], json_member(input, keys[i])) != 0)
+        if (asks(json_member(input, keys[i])) && json_object_set(c->tree, keys[i], json_member(input, keys[i])) != 0)
             return fail(ERR_MEMORY, "out of memory: a JSON value");
     if (json_object_set(c->tree, "prompt", json_object_get(input, "messages")) != 0)
         return fail(ERR_MEMORY, "out of memory: a JSON value");

@@ -65,17 +65,36 @@ static void openai_s_rows_are_written_as_the_template_takes_them(void **state)
     expect_by(object, CALLED("", "\"[1]\""), NULL,
               "\"arguments\" of a call in message 1 are a string, but not the JSON of an object");
     expect_by(string, CALLED("", "{\"x\": 0.1}"), "assistant: {\"x\": 0.1}!", NULL);
+    expect_by(string, CALLED("", "{\"x\": 0.1, \"y\": 13.404953999999998, \"z\": \"\u00e9\"}"),
+              "assistant: {\"x\": 0.1, \"y\": 13.404953999999998, \"z\": \"\u00e9\"}!", NULL);
     expect_by(content, CALLED("", "\"{}\""), "assistant: {}", NULL);
+    expect_by(object, CALLED("", "[1]"), NULL, "\"arguments\" of call 1 of message 1 (assistant) are a list, not an object");
+    expect_by(object, "{\"messages\": [{\"role\": \"assistant\", \"tool_calls\": [7]}]}", NULL,
+              "call 1 of message 1 (assistant) has no \"name\" of a function");
+    expect_by(
+        object,
+        "{\"messages\": [{\"role\": \"assistant\", \"tool_calls\": [{\"name\": \"f\"}], \"function_call\": {\"name\": \"g\"}}]}",
+        NULL, "message 1 has \"tool_calls\" and \"function_call\": keep one of them");
+    expect_by("{{ tools|tojson }}" EACH "{{ m.content }}{% endfor %}",
+              "{\"messages\": [{\"role\": \"assistant\", \"content\": \"a\"}], \"functions\": \"[{\\\"name\\\": \\\"f\\\"}]\", "
+              "\"tools\": []}",
+              "[{\"type\": \"function\", \"function\": {\"name\": \"f\"}}]assistant: a", NULL);
+    expect_by(plain, "{\"messages\": [{\"role\": \"assistant\", \"content\": \"a\"}], \"functions\": {\"name\": \"f\"}}", NULL,
+              "\"functions\" is an object, not a list");
     expect_by(null, CALLED("\"content\": \"\", ", "\"{}\""), "assistant: {}", NULL);
     expect_by(null, CALLED("\"content\": \"a\", ", "\"{}\""), NULL,
               "does not print the tool calls of message 1, which has a content too");
-    expect_by(plain, CALLED("", "{}"), NULL, "does not print the tool calls of message 1: they would not be trained");
+    expect_by(plain, CALLED("", "{}"), NULL, "does not print the tool calls of message 1: the model would not see them");
     expect_by(object,
               "{\"messages\": [{\"role\": \"assistant\", \"function_call\": {\"name\": \"f\", \"arguments\": \"{}\"}}, "
               "{\"role\": \"function\", \"name\": \"f\", \"content\": \"r\"}], \"functions\": [{\"name\": \"f\"}]}",
               "assistant: {}tool: r", NULL);
     expect_by(plain, "{\"messages\": [{\"role\": \"assistant\", \"content\": null, \"refusal\": \"no\"}]}", "assistant: no;",
               NULL);
+    expect_by(plain, "{\"messages\": [{\"role\": \"assistant\", \"content\": \"\", \"refusal\": \"no\"}]}", "assistant: no;",
+              NULL);
+    expect_by(plain, "{\"messages\": [{\"role\": \"assistant\", \"content\": [{\"type\": \"refusal\", \"refusal\": \"no\"}]}]}",
+              "assistant: no;", NULL);
     expect_by(plain,
               "{\"messages\": [{\"role\": \"assistant\", \"content\": [{\"type\": \"text\", \"text\": \"a\"}, {\"type\": "
               "\"text\", \"text\": \"b\"}]}]}",

@@ -48,13 +48,13 @@ static bool prints(const struct jinja_output *out, const char *text)
     return out->text.size && memmem(out->text.data, (size_t)out->text.size, text, strlen(text));
 }
 
-/* Whether the template prints `shown` of these messages, and not `nonsense`. */
+/* Whether the template prints `shown` of these messages, and not `nonsense`, which may be NULL. */
 static enum status forms_takes(const struct chat_template *template, const char *sample, const char *shown, const char *nonsense,
                                bool *takes)
 {
     struct jinja_output out = {0};
     enum status status = forms_ask(template, sample, &out);
-    *takes = status == OK && prints(&out, shown) && !prints(&out, nonsense);
+    *takes = status == OK && prints(&out, shown) && !(nonsense && prints(&out, nonsense));
     jinja_output_free(&out);
     return status;
 }
@@ -98,7 +98,12 @@ static enum status forms_learn_template(struct chat_template *t)
             TRY(forms_takes(t, calls[a][c], "argument-of-f", nonsense[a], &t->forms.calls[a][c]));
     if (!t->jinja)
         return OK;
-    TRY(forms_takes(t, PARTS, "part-of-z", "text", &t->forms.parts));
+    bool list; /* printed as Python or JSON has it */
+    TRY(forms_takes(t, PARTS, "part-of-z'", NULL, &list));
+    if (!list)
+        TRY(forms_takes(t, PARTS, "part-of-z\"", NULL, &list));
+    if (!list)
+        TRY(forms_takes(t, PARTS, "part-of-z", NULL, &t->forms.parts));
     return forms_takes_developer(t, &t->forms.developer);
 }
 
@@ -129,20 +134,24 @@ static enum status object_of(const json_t *text, size_t number, json_t **object)
     return fail(ERR_DATA, "\"arguments\" of a call in message %zu are a string, but not the JSON of an object", number);
 }
 
-/* As Python's json.dumps writes it: numbers have the digits that they need. */
+/* As transformers' tojson writes it. */
 static enum status text_of(const json_t *object, json_t **text)
 {
-    bool same = false;
-    for (int digits = 15; digits <= 17 && !same; digits += 2) {
-        char *json = json_write(object, JSON_REAL_PRECISION((size_t)digits));
-        json_t *again = json ? json_loads(json, 0, NULL) : NULL;
-        json_decref(*text);
-        *text = json ? json_string(json) : NULL;
-        same = !again || json_equal(again, (json_t *)(uintptr_t)object);
-        json_decref(again);
-        json_text_free(json);
-    }
-    return OK;
+    static const char source[] = "{{ arguments|tojson }}";
+    struct jinja *jinja = NULL;
+    struct jinja_output out = {0};
+    json_t *context = json_pack("{s:O}", "arguments", object);
+    enum status status = context ? OK : fail(ERR_MEMORY, "out of memory: a JSON value");
+    if (status == OK)
+        status = jinja_parse(&jinja, source, (int64_t)sizeof source - 1, "arguments");
+    if (status == OK)
+        status = jinja_render(jinja, context, NULL, &out);
+    if (status == OK)
+        *text = json_stringn(out.text.data, (size_t)out.text.size);
+    jinja_free(jinja);
+    jinja_output_free(&out);
+    json_decref(context);
+    return status;
 }
 
 static json_t *function_of(json_t *call)
@@ -185,7 +194,7 @@ static enum status fit_calls(const struct chat_forms *f, json_t *message, json_t
     for (size_t i = 0; !f->calls[a][wanted] && !f->calls[other][wanted]; i++) {
         if (c == CALL_SAID || i == sizeof others / sizeof *others)
             return fail(ERR_DATA,
-                        "the model's chat template does not print the tool calls of message %zu%s: they would not be trained",
+                        "the model's chat template does not print the tool calls of message %zu%s: the model would not see them",
                         number, c == CALL_SAID ? ", which has a content too" : "");
         wanted = others[i];
     }

@@ -250,7 +250,8 @@ static enum status row_values_describe(struct render *render, const struct list 
         if (role < 0 || content < 0 || message->entry[role].value.kind != VALUE_TEXT ||
             message->entry[content].value.kind != VALUE_TEXT ||
             row_values_find(message->entry, message->count, "tool_calls") >= 0 ||
-            row_values_find(message->entry, message->count, "function_call") >= 0)
+            row_values_find(message->entry, message->count, "function_call") >= 0 ||
+            row_values_find(message->entry, message->count, "refusal") >= 0)
             return fail(ERR_DATA, "a message that is not plain text");
         const struct text *text = message->entry[role].value.text;
         made[i] = (struct jinja_message){text->data, text->size};
