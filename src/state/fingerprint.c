@@ -151,7 +151,9 @@ static bool rates_are_same(const struct snapshot *snap, int64_t before, int64_t 
     struct schedule was, is;
     if (schedule_init(&was, o, before) != OK || schedule_init(&is, o, snap->rows->steps) != OK)
         return false;
-    bool same = done <= snap->rows->steps && o->sync_every == 1; /* those exchange in the last step too */
+    bool last = done == before && !interval_falls_on(rows_evals(snap->rows, o), before), /* it also validated after that step */
+        looks = snap->rows->eval_data.row_count && (o->early_stopping_patience || o->load_best_model_at_end);
+    bool same = done <= snap->rows->steps && o->sync_every == 1 && !(last && looks); /* those exchange in the last step too */
     for (int64_t step = 1; step <= done && same; step++)
         same = schedule_rate(&was, step) == schedule_rate(&is, step);
     return same;

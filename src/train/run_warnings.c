@@ -22,7 +22,7 @@ static void warn_of_no_validation(const struct trainer *t, int64_t evals)
             "%s: there is nothing to validate on, so no validation comes: name a file with --eval-data, or hold rows back "
             "with --val-set-size 0.05",
             asked);
-    if (t->rows.eval_data.row_count && evals == 1 && o->eval_steps && t->rows.steps > 1)
+    if (t->rows.eval_data.row_count && evals == 1 && o->eval_steps && !o->evals_per_epoch && t->rows.steps > 1)
         log_message(asked ? LOG_WARNING : LOG_INFO,
                     "the run has %lld steps and validates only %sat its end: --eval-steps is %lld; --evals-per-epoch 4 validates "
                     "in between",

@@ -288,6 +288,9 @@ class Tiny(TrainCase):
         self.train("out", *constant, "--max-steps", 0, "--num-train-epochs", 3)
         self.assertEqual(metrics(self.dir / "out")[1][-1]["step"], 12)
         self.fails(2, *self.command("out", *constant, "--max-steps", 8), says=["num_train_epochs 3", "--resume none"])
+        best = (*constant, "--val-set-size", 2, "--eval-steps", 3, "--load-best-model-at-end")
+        self.train("best", *best, "--max-steps", 4)             # and validates after step 4, as a longer run would not
+        self.fails(2, *self.command("best", *best, "--max-steps", 8), says=["max_steps 4", "to train longer"])
         self.train("full", "--finetuning-type", "full")
         self.fails(2, *self.command("full", "--finetuning-type", "full", "--max-steps", 8),
                    says=["max_steps 6", "to train longer", f"--model {self.dir / 'full'} --output ANOTHER"])

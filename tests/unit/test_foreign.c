@@ -215,6 +215,7 @@ static void values_are_converted(void **state)
         {TRL_FEW "save_strategy: epoch\nsave_steps: 500\n", OPTION_saves_per_epoch, "1"},
         {TRL_FEW "save_strategy: epoch\nsave_steps: 500\n", OPTION_save_steps, "100"},
         {TRL_FEW "save_strategy: no\n", OPTION_save_steps, "0"},
+        {TRL_FEW "save_strategy: no\nsave_steps: 500\n", OPTION_save_steps, "0"},
         {FACTORY_FEW "eval_strategy: epoch\neval_steps: 500\n", OPTION_evals_per_epoch, "1"},
         {FACTORY_FEW "evaluation_strategy: epoch\neval_steps: 500\n", OPTION_eval_steps, "100"},
         {AXOLOTL_FEW "evals_per_epoch: 4\n", OPTION_evals_per_epoch, "4"},

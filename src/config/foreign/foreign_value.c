@@ -150,6 +150,8 @@ enum status value_interval(struct foreign *f, const struct foreign_row *row, con
         strategy = foreign_text(f, "evaluation_strategy", "");
     if (foreign_in_words("epoch", strategy))
         return foreign_say(f, key, node->text, "not used: the strategy is epoch");
+    if (saves && foreign_in_words("no", strategy))
+        return foreign_say(f, key, node->text, "not used: the strategy is no");
     return is_fraction(node->text) ? say_interval(f, row, node, key) : foreign_set(f, row->option, node->text, node, key);
 }
 
