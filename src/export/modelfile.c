@@ -141,14 +141,18 @@ static const char *modelfile_find(const char *text, int64_t size, const char *wh
  * itself. */
 static enum status put_system(struct buffer *out, const char *path, const struct format *f, const struct buffer *text, bool dated)
 {
-    const char *before = f->system.before, *user = f->user.before;
-    const char *first = modelfile_find(text->data, text->size, FIRST);
-    int64_t size = first ? first - text->data - (int64_t)strlen(user) : 0; /* of what stands before the conversation */
-    const char *at = before ? modelfile_find(text->data, size, before) : NULL;
-    if (!at)
+    const char *before = f->system.before;
+    struct buffer sample = {0};
+    TRY(write_sample(&sample, f));
+    int64_t size = text->size - sample.size; /* of what stands before the conversation */
+    buffer_free(&sample);
+    const char *at = before ? modelfile_find(text->data, size, before) : NULL, *end = NULL;
+    if (!at && !modelfile_find(text->data, size, " ")) /* nothing, or a token */
         return OK;
-    at += strlen(before);
-    const char *end = modelfile_find(at, text->data + size - at, f->system.after);
+    if (at) {
+        at += strlen(before);
+        end = modelfile_find(at, text->data + size - at, f->system.after);
+    }
     if (dated || !end || end + strlen(f->system.after) != text->data + size || modelfile_find(at, end - at, "\"\"\"")) {
         log_message(
             LOG_WARNING,

@@ -225,7 +225,7 @@ enum status adapter_read_base(struct arena *arena, const char *dir, const char *
     *base = NULL;
     TRY(adapter_parse(arena, dir, &path, &tree));
     enum status status = json_get_text(tree, "base_model_name_or_path", &text, path);
-    if (status == OK && text && !(*base = arena_text(arena, text, (int64_t)strlen(text))))
+    if (status == OK && text && *text && !(*base = arena_text(arena, text, (int64_t)strlen(text))))
         status = ERR_MEMORY;
     json_decref(tree);
     return status;

@@ -279,6 +279,7 @@ static void test_a_modelfile_has_the_default_message_of_the_system(void **state)
         {"{% if messages[0].role != 'system' %}{{ '<|im_start|>system\nYou are \"Tiny\".<|im_end|>\n' }}{% endif %}" CHATML,
          "PARAMETER stop \"<|im_end|>\"\nSYSTEM \"\"\"You are \"Tiny\".\"\"\"\n"},
         {"{{ bos_token }}{{ '<|im_start|>system\nTwo\nlines<|im_end|>\n' }}" CHATML, "\nSYSTEM \"\"\"Two\nlines\"\"\"\n"},
+        {"{{ '<|im_start|>system\nYou are OneAI.<|im_end|>\n' }}" CHATML, "\nSYSTEM \"\"\"You are OneAI.\"\"\"\n"},
         {"{{ '<|im_start|>system\nIt is ' + strftime_now('%d %B') + '.<|im_end|>\n' }}" CHATML, NULL},
         {"{{ '<|im_start|>system\nA<|im_end|>\n<|im_start|>tool\nB<|im_end|>\n' }}" CHATML, NULL},
         {"{{ '<|im_start|>system\n\"\"\"<|im_end|>\n' }}" CHATML, NULL},
