@@ -153,7 +153,7 @@ class Provenance(TrainCase):
         for what, forged, says in (
                 ("a bit of the signature", lines[0] + lines[1][:60] + bytes([lines[1][60] ^ 1]) + lines[1][61:] + b"".join(lines[2:]), "signature"),
                 ("the trusted comment", text.replace(b"hone:", b"gone:"), "its trusted comment was changed"),
-                ("a bit of the last line", b"".join(lines[:3]) + bytes([lines[3][0] ^ 1]) + lines[3][1:], "its trusted comment was changed"),
+                ("a letter of the last line", b"".join(lines[:3]) + (b"B" if lines[3][:1] == b"A" else b"A") + lines[3][1:], "its trusted comment was changed"),
                 ("its end is gone", b"".join(lines[:3]), "not a whole one"),
                 ("half of it", text[:150], "not a whole one"),
                 ("a line more", text + b"x\n", "not a whole one"),

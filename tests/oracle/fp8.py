@@ -129,15 +129,16 @@ def eval_loss(hone, model, rows, *options):
 
 
 def train(hone, model, rows, *options):
-    """The losses of some steps, and the adapter's bytes."""
+    """The losses of some steps, and the adapter's numbers as bytes: its file also says which base it is for."""
     with tempfile.TemporaryDirectory() as folder:
         out = os.path.join(folder, "out")
         oracle.run(hone, "train", "--model", model, "--data", rows, "--output", out, "--cache-dir", os.path.join(folder, "cache"),
                    "--per-device-train-batch-size", "4", "--max-steps", str(STEPS), "--learning-rate", "1e-3", "--save-steps", "0", *options)
         with open(os.path.join(out, "metrics.jsonl"), encoding="utf-8") as file:
             lines = [json.loads(line) for line in file]
-        with open(os.path.join(out, "adapter_model.safetensors"), "rb") as file:
-            return [line["loss"] for line in lines if "step" in line and "loss" in line], file.read()
+        adapter = load_file(os.path.join(out, "adapter_model.safetensors"))
+        numbers = {name: tensor.numpy().tobytes() for name, tensor in adapter.items()}
+        return [line["loss"] for line in lines if "step" in line and "loss" in line], numbers
 
 
 def check_experts(checks, hone, base, rows, folder):
