@@ -240,7 +240,7 @@ class Tiny(Case):
             --eval-on-start false --save-steps 2 --save-total-limit 1 --max-bad-steps 5 --resume auto --sample-prompt Hi --sample-length 64
             --sample-prompts {prompts} --early-stopping-patience 9 --early-stopping-threshold 0.1 --load-best-model-at-end --report-to all --on-finish true
             --dtype float32 --device cpu --tf32 --cuda-graph off --cuda-code ptx --micro-batch-tokens 128 --seed 7 --threads 2 --verbose
-            --nproc 1 --shard gradients --resident-layers all --activation-offloading off --ddp-timeout 900
+            --nproc 1 --max-restarts 0 --shard gradients --resident-layers all --activation-offloading off --ddp-timeout 900
             --finetuning-type lora --load-in-4bit --bnb-4bit-use-double-quant --load-in-fp8 false --confine auto --raw false --json""".split()
         plan = json.loads(self.ok("plan", *line))
         bench = json.loads(self.ok("bench", *line))
