@@ -230,6 +230,21 @@ static void test_caps_that_a_gguf_file_cannot_say_are_refused(void **state)
     tiny_config(&model, "1e-5", "10000.0");
 }
 
+/* The Modelfile of a model that has this chat template for once. */
+static void compose_by(struct buffer *text, const char *chat_template)
+{
+    char path[128], template[128];
+    snprintf(path, sizeof path, "%s/Modelfile", model.dir);
+    snprintf(template, sizeof template, "%s/chat_template.jinja", model.dir);
+    struct buffer own = {0};
+    assert_ok(file_read(&own, template, 1 << 20));
+    tiny_write(&model, "chat_template.jinja", chat_template);
+    assert_ok(modelfile_compose(text, path, "m.gguf", model.dir));
+    assert_ok(buffer_append(text, "", 1));
+    tiny_write(&model, "chat_template.jinja", own.data);
+    buffer_free(&own);
+}
+
 /* Fails if a format is known only by its marker: Qwen3.5 has ChatML's too, and answers that begin with a thought. */
 static void test_a_modelfile_writes_the_model_s_own_prompts(void **state)
 {
@@ -247,23 +262,14 @@ static void test_a_modelfile_writes_the_model_s_own_prompts(void **state)
          "{{ else }}<|user|>{{ .Content }}<|end|>{{ end }}{{ end }}<|assistant|>\"\"\"\n"},
         {"{{ raise_exception('no') }}<|im_start|><|im_end|>", NULL},
     };
-    char path[128], template[128];
-    snprintf(path, sizeof path, "%s/Modelfile", model.dir);
-    snprintf(template, sizeof template, "%s/chat_template.jinja", model.dir);
-    struct buffer own = {0};
-    assert_ok(file_read(&own, template, 1 << 20));
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct buffer text = {0};
-        tiny_write(&model, "chat_template.jinja", cases[i].template);
-        assert_ok(modelfile_compose(&text, path, "m.gguf", model.dir));
-        assert_ok(buffer_append(&text, "", 1));
+        compose_by(&text, cases[i].template);
         assert_true(!strncmp(text.data, "FROM ./m.gguf\n", 14));
         if (!cases[i].prompt != !strstr(text.data, "TEMPLATE") || (cases[i].prompt && !strstr(text.data, cases[i].prompt)))
             fail_msg("%s", text.data);
         buffer_free(&text);
     }
-    tiny_write(&model, "chat_template.jinja", own.data);
-    buffer_free(&own);
 }
 
 /* Fails if Ollama is not told the message of the system that the template writes by itself, or told one of today. */
@@ -285,23 +291,14 @@ static void test_a_modelfile_has_the_default_message_of_the_system(void **state)
         {"{{ '<|im_start|>system\n\"\"\"<|im_end|>\n' }}" CHATML, NULL},
         {"{{ bos_token }}" CHATML, NULL},
     };
-    char path[128], template[128];
-    snprintf(path, sizeof path, "%s/Modelfile", model.dir);
-    snprintf(template, sizeof template, "%s/chat_template.jinja", model.dir);
-    struct buffer own = {0};
-    assert_ok(file_read(&own, template, 1 << 20));
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct buffer text = {0};
-        tiny_write(&model, "chat_template.jinja", cases[i].template);
-        assert_ok(modelfile_compose(&text, path, "m.gguf", model.dir));
-        assert_ok(buffer_append(&text, "", 1));
+        compose_by(&text, cases[i].template);
         if (!strstr(text.data, "TEMPLATE") || !cases[i].system != !strstr(text.data, "SYSTEM") ||
             (cases[i].system && !strstr(text.data, cases[i].system)))
             fail_msg("%s", text.data);
         buffer_free(&text);
     }
-    tiny_write(&model, "chat_template.jinja", own.data);
-    buffer_free(&own);
 }
 
 /* Fails if a program that reads the merged weights would take them for codes. */

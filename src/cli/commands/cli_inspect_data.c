@@ -94,7 +94,7 @@ static void inspect_data_print_text(const json_t *tokens, bool colour, size_t ma
         out_print("\n");
     long long more = count - (long long)(json_array_size(tokens) < max ? json_array_size(tokens) : max);
     if (more)
-        out_print("... and %lld token%s more\n", more, cli_plural(more));
+        out_print("... and %lld token%s more\n", more, plural(more));
 }
 
 static enum status print_cell(void *context, const char *piece, int64_t length)
@@ -131,7 +131,7 @@ static void print_row(const json_t *row, bool colour, bool alone)
     paint(colour, RESET);
     out_print("  %s:%lld  %s, %lld token%s, %lld trained", cli_base_name(inspect_data_text(row, "file")),
               inspect_data_number(row, "line"), inspect_data_text(row, "kind"), inspect_data_number(row, "count"),
-              cli_plural(inspect_data_number(row, "count")), inspect_data_number(row, "trained_tokens"));
+              plural(inspect_data_number(row, "count")), inspect_data_number(row, "trained_tokens"));
     json_array_foreach(found, i, name)
     {
         out_print(", ");

@@ -184,7 +184,7 @@ static void print_start(const hone_trainer_info *i, const json_t *data, cli_say 
         cli_count(some, (double)i->trainable_parameters), 100 * (double)i->trainable_parameters / (double)i->parameters,
         i->method);
     cli_data_table("data", data, say);
-    say("run         %lld step%s, %lld an epoch, %lld tokens a micro-batch, %s on %s", (long long)i->steps, cli_plural(i->steps),
+    say("run         %lld step%s, %lld an epoch, %lld tokens a micro-batch, %s on %s", (long long)i->steps, plural(i->steps),
         (long long)i->steps_per_epoch, (long long)i->micro_batch_tokens, i->dtype, i->device);
     say("memory      %s planned, recompute %s", cli_bytes(all, (double)i->peak_bytes), i->recompute);
     if (i->resumed_from[0])
@@ -282,7 +282,7 @@ static void train_print_text(const struct run *run, const hone_train_result *r)
     char text[32];
     bool full = options_choice(OPTION_finetuning_type, i->method) == CHOICE_finetuning_type_full;
     if (run->first < r->steps)
-        out_print("loss        %.4f in the last of %lld step%s%s\n", r->loss, (long long)r->steps, cli_plural(r->steps),
+        out_print("loss        %.4f in the last of %lld step%s%s\n", r->loss, (long long)r->steps, plural(r->steps),
                   r->stopped_early ? ", then early stopping" : "");
     else
         out_print("loss        no step was left: all %lld were done before (--resume none starts over)\n", (long long)r->steps);
@@ -293,7 +293,7 @@ static void train_print_text(const struct run *run, const hone_train_result *r)
         out_print("validation  %.4f\n", r->eval_loss);
     if (r->skipped_steps)
         out_print("skipped     %lld step%s, whose losses or gradients were not finite\n", (long long)r->skipped_steps,
-                  cli_plural(r->skipped_steps));
+                  plural(r->skipped_steps));
     out_print("time        %s\n", screen_time(text, r->seconds));
     if (run->speed > 0)
         out_print("speed       %.0f tokens/s " SUMMARY_SPEED "\n", run->speed);
@@ -327,7 +327,7 @@ static void print_rehearsal(const struct run *run, const hone_train_result *r)
     char one[32], all[32], left[32];
     print_start(i, run->data, out_line);
     out_print("disk        up to %s in %s: %lld checkpoint%s of %s, and the result; %s are free\n",
-              cli_bytes(all, (double)i->disk_bytes), r->output, (long long)i->checkpoints, cli_plural(i->checkpoints),
+              cli_bytes(all, (double)i->disk_bytes), r->output, (long long)i->checkpoints, plural(i->checkpoints),
               cli_bytes(one, (double)i->checkpoint_bytes),
               i->disk_free_bytes ? cli_bytes(left, (double)i->disk_free_bytes) : "unknown bytes");
     bool full = options_choice(OPTION_finetuning_type, i->method) == CHOICE_finetuning_type_full;

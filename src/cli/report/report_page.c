@@ -90,7 +90,7 @@ static enum status report_page_put_sums(struct buffer *page, const struct histor
     int64_t peak = history_peak(h);
     summary_screen(h, &s);
     TRY(page_format(page, "<div class=\"sums\">\n"));
-    snprintf(says, sizeof says, "of %lld step%s", (long long)s.total, cli_plural(s.total));
+    snprintf(says, sizeof says, "of %lld step%s", (long long)s.total, plural(s.total));
     TRY(put_card(page, says, "%lld", (long long)s.done));
     if (!isnan(s.loss)) {
         snprintf(says, sizeof says, "loss, mean of about %d steps", MEAN_STEPS);
@@ -130,7 +130,7 @@ static enum status put_notes(struct buffer *page, const struct history *h)
                         (long long)(h->flagged - h->skipped), h->flagged - h->skipped == 1 ? " was" : "s were"));
     if (h->bad_lines)
         TRY(page_format(page, "<p class=\"note warn\">%lld line%s of metrics.jsonl could not be read, and %s passed over.</p>\n",
-                        (long long)h->bad_lines, cli_plural(h->bad_lines), h->bad_lines == 1 ? "was" : "were"));
+                        (long long)h->bad_lines, plural(h->bad_lines), h->bad_lines == 1 ? "was" : "were"));
     if (!h->run)
         TRY(page_format(page, "<p class=\"note warn\">There is no run.json that could be read: what the run was made from is not "
                               "known.</p>\n"));

@@ -20,8 +20,7 @@ static void say_kinds(const json_t *report, cli_say *say)
         int n = snprintf(text + used, sizeof text - used, ", %s %lld", kind, (long long)json_integer_value(rows));
         used += n > 0 && (size_t)n < sizeof text - used ? (size_t)n : 0;
     }
-    say("  read      %lld row%s%s", data_table_number(report, "rows_read"), cli_plural(data_table_number(report, "rows_read")),
-        text);
+    say("  read      %lld row%s%s", data_table_number(report, "rows_read"), plural(data_table_number(report, "rows_read")), text);
     if (json_object_get(json_object_get(report, "kinds"), "preference"))
         say("            of preference rows the chosen answer is trained");
 }
@@ -36,8 +35,7 @@ static void say_files(const json_t *report, cli_say *say)
     {
         const json_t *weight = json_object_get(file, "weight");
         say("  file      %s: %lld row%s, weight %g", json_string_value(json_object_get(file, "path")),
-            data_table_number(file, "rows"), cli_plural(data_table_number(file, "rows")),
-            weight ? json_number_value(weight) : 1.0);
+            data_table_number(file, "rows"), plural(data_table_number(file, "rows")), weight ? json_number_value(weight) : 1.0);
     }
 }
 
@@ -49,13 +47,13 @@ static void say_lengths(const json_t *report, cli_say *say)
         data_table_number(report, "max_length"));
     if (data_table_number(report, "truncated_rows"))
         say("  truncated %lld row%s, %lld tokens lost", data_table_number(report, "truncated_rows"),
-            cli_plural(data_table_number(report, "truncated_rows")), data_table_number(report, "lost_tokens"));
+            plural(data_table_number(report, "truncated_rows")), data_table_number(report, "lost_tokens"));
     if (data_table_number(report, "split_rows"))
         say("  split     %lld row%s into %lld windows", data_table_number(report, "split_rows"),
-            cli_plural(data_table_number(report, "split_rows")), data_table_number(report, "split_windows"));
+            plural(data_table_number(report, "split_rows")), data_table_number(report, "split_windows"));
     if (data_table_number(report, "dropped_rows"))
         say("  dropped   %lld row%s, %lld tokens lost", data_table_number(report, "dropped_rows"),
-            cli_plural(data_table_number(report, "dropped_rows")), data_table_number(report, "lost_tokens"));
+            plural(data_table_number(report, "dropped_rows")), data_table_number(report, "lost_tokens"));
     if (data_table_number(report, "emptied_rows"))
         say("  left out  %lld cut rows or windows, which have no token to train", data_table_number(report, "emptied_rows"));
 }
@@ -64,10 +62,10 @@ static void say_rest(const json_t *report, cli_say *say)
 {
     if (data_table_number(report, "untrained_rows"))
         say("  untrained %lld row%s without a token to train", data_table_number(report, "untrained_rows"),
-            cli_plural(data_table_number(report, "untrained_rows")));
+            plural(data_table_number(report, "untrained_rows")));
     if (data_table_number(report, "skipped_rows"))
         say("  skipped   %lld row%s, which cannot be used", data_table_number(report, "skipped_rows"),
-            cli_plural(data_table_number(report, "skipped_rows")));
+            plural(data_table_number(report, "skipped_rows")));
 }
 
 void cli_data_table(const char *name, const json_t *report, cli_say *say)
@@ -75,7 +73,7 @@ void cli_data_table(const char *name, const json_t *report, cli_say *say)
     if (!json_object_get(report, "rows"))
         return;
     say("%-11s %lld row%s, %lld tokens, %lld trained; the longest row has %lld", name, data_table_number(report, "rows"),
-        cli_plural(data_table_number(report, "rows")), data_table_number(report, "tokens"),
+        plural(data_table_number(report, "rows")), data_table_number(report, "tokens"),
         data_table_number(report, "trained_tokens"), data_table_number(report, "longest_row"));
     if (json_is_true(json_object_get(report, "held_back"))) {
         say("            held back from the data above");

@@ -27,11 +27,6 @@ const char *cli_count(char text[static 32], double n)
     return text;
 }
 
-const char *cli_plural(int64_t n)
-{
-    return n == 1 ? "" : "s";
-}
-
 const char *cli_base_name(const char *path)
 {
     const char *slash = strrchr(path, '/');

@@ -5,15 +5,13 @@
 #include <stdint.h>
 
 #include "base/json.h"
+#include "base/number.h"
 
 /* "1.23 GB" into a buffer of the caller. */
 const char *cli_bytes(char text[static 32], double bytes);
 
 /* "512", "45.1 thousand", "134.5 million", "1.24 billion". */
 const char *cli_count(char text[static 32], double n);
-
-/* "s", or nothing after 1: "%lld step%s". */
-const char *cli_plural(int64_t n);
 
 /* What follows the last slash of a path. */
 const char *cli_base_name(const char *path);

@@ -25,38 +25,29 @@
 
 /* --- asking a template ----------------------------------------------------------------------------------------------------- */
 
-/* Its text of these messages; empty if it refuses them. */
-static enum status forms_ask(const struct chat_template *template, const char *sample, struct jinja_output *out)
+struct probe {
+    const struct chat_template *template;
+    json_t *tools;
+    struct jinja_output out; /* of the last question; empty if the template refuses it */
+};
+
+static enum status forms_ask(struct probe *p, const char *sample)
 {
-    json_t *messages = NULL, *tools = NULL;
+    json_t *messages = NULL;
     enum status status = json_parse(&messages, sample, (int64_t)strlen(sample), "sample");
     if (status == OK)
-        status = json_parse(&tools, prompt_tools, (int64_t)strlen(prompt_tools), "sample");
-    if (status == OK)
-        status = template_render(template, messages, strstr(sample, "tool_calls") ? tools : NULL, false, out);
+        status = template_render(p->template, messages, strstr(sample, "tool_calls") ? p->tools : NULL, false, &p->out);
     json_decref(messages);
-    json_decref(tools);
     if (status == ERR_MEMORY)
         return status;
     if (status != OK)
-        out->text.size = 0;
+        p->out.text.size = 0;
     return OK;
 }
 
 static bool prints(const struct jinja_output *out, const char *text)
 {
     return out->text.size && memmem(out->text.data, (size_t)out->text.size, text, strlen(text));
-}
-
-/* Whether the template prints `shown` of these messages, and not `nonsense`, which may be NULL. */
-static enum status forms_takes(const struct chat_template *template, const char *sample, const char *shown, const char *nonsense,
-                               bool *takes)
-{
-    struct jinja_output out = {0};
-    enum status status = forms_ask(template, sample, &out);
-    *takes = status == OK && prints(&out, shown) && !(nonsense && prints(&out, nonsense));
-    jinja_output_free(&out);
-    return status;
 }
 
 #define KNOWN "developer"
@@ -76,35 +67,44 @@ static bool differ_in_name(const struct buffer *a, const struct buffer *b)
 }
 
 /* A template that prints the name of any role does not know this one. */
-static enum status forms_takes_developer(const struct chat_template *template, bool *takes)
+static enum status forms_ask_developer(struct probe *p, bool *takes)
 {
-    struct jinja_output known = {0}, unknown = {0};
-    enum status status = forms_ask(template, ROLE(KNOWN), &known);
-    if (status == OK)
-        status = forms_ask(template, ROLE(UNKNOWN), &unknown);
-    *takes = status == OK && prints(&known, "words-of-it") && !differ_in_name(&known.text, &unknown.text);
+    TRY(forms_ask(p, ROLE(KNOWN)));
+    struct jinja_output known = p->out;
+    p->out = (struct jinja_output){0};
+    enum status status = forms_ask(p, ROLE(UNKNOWN));
+    *takes = status == OK && prints(&known, "words-of-it") && !differ_in_name(&known.text, &p->out.text);
     jinja_output_free(&known);
-    jinja_output_free(&unknown);
     return status;
 }
 
-static enum status forms_learn_template(struct chat_template *t)
+/* Parts in quotes are printed as Python or JSON has the list. */
+static enum status forms_ask_all(struct probe *p, struct chat_forms *f)
 {
     static const char *const calls[CALL_ARGUMENTS][CALL_CONTENTS] = {CALLS(OBJECT), CALLS(TEXT)}, *const nonsense[] = {
                                                                                                       "{'a'",
                                                                                                       "\\\"argument-of-f"};
-    for (int a = 0; t->jinja && a < CALL_ARGUMENTS; a++)
-        for (int c = 0; c < CALL_CONTENTS; c++)
-            TRY(forms_takes(t, calls[a][c], "argument-of-f", nonsense[a], &t->forms.calls[a][c]));
+    for (int a = 0; a < CALL_ARGUMENTS; a++)
+        for (int c = 0; c < CALL_CONTENTS; c++) {
+            TRY(forms_ask(p, calls[a][c]));
+            f->calls[a][c] = prints(&p->out, "argument-of-f") && !prints(&p->out, nonsense[a]);
+        }
+    TRY(forms_ask(p, PARTS));
+    f->parts = prints(&p->out, "part-of-z") && !prints(&p->out, "part-of-z'") && !prints(&p->out, "part-of-z\"");
+    return forms_ask_developer(p, &f->developer);
+}
+
+static enum status forms_learn_template(struct chat_template *t)
+{
+    struct probe p = {.template = t};
     if (!t->jinja)
         return OK;
-    bool list; /* printed as Python or JSON has it */
-    TRY(forms_takes(t, PARTS, "part-of-z'", NULL, &list));
-    if (!list)
-        TRY(forms_takes(t, PARTS, "part-of-z\"", NULL, &list));
-    if (!list)
-        TRY(forms_takes(t, PARTS, "part-of-z", NULL, &t->forms.parts));
-    return forms_takes_developer(t, &t->forms.developer);
+    enum status status = json_parse(&p.tools, prompt_tools, (int64_t)strlen(prompt_tools), "sample");
+    if (status == OK)
+        status = forms_ask_all(&p, &t->forms);
+    json_decref(p.tools);
+    jinja_output_free(&p.out);
+    return status;
 }
 
 enum status forms_learn(struct chat *chat)
