@@ -45,11 +45,10 @@ enum status adapter_lost(struct arena *arena, const char *path)
     if (!file_is_directory(path))
         return fail(ERR_IO, "%s: no adapter there but a file; %s, as the folder that this file is in may be", path, wanted);
     if (adapter_dropped_has(arena, path, "config.json"))
-        return fail(
-            ERR_ARGUMENT,
-            "%s: no adapter there but a model, which needs none: name it with --model alone; hone inspect model --model %s "
-            "describes it",
-            path, path);
+        return fail(ERR_ARGUMENT,
+                    "%s: no adapter there but a model, which needs none: give only --model; hone inspect model --model %s "
+                    "describes it",
+                    path, path);
     const char *checkpoint = newest_checkpoint(arena, path, &run);
     if (checkpoint)
         return fail(

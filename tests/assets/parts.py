@@ -1,7 +1,7 @@
 """Parts of a folder, each keyed by the hash of its recipe.
 
 A part is a file or folder below DIR and the texts that decide what is in it. Its hash stands in DIR/recipes/NAME, the stamp, written
-when the part is whole. The same hash: nothing is done. Another, or none: the part alone is made again, aside, and takes its place
+when the part is whole. The same hash: nothing is done. Another, or none: only the part is made again, aside, and takes its place
 when it is done; so nothing half-made counts as made, whenever a build is killed.
 """
 import fcntl

@@ -2,7 +2,7 @@
 """The rules of parts.py, on recipes that write a word.
 
 Seen to fail without the stamp's removal in Folder.make: a build that was killed counts as made when its recipe comes back. And
-without set_inheritable: the next build writes beside a process that the killed one had started.
+without set_inheritable: the next build writes next to a process that the killed one had started.
 """
 import importlib.machinery
 import importlib.util

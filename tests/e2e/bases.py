@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""An adapter and its base: which weights it was trained on, what is done on others, and commands that are given the adapter alone.
+"""An adapter and its base: which weights it was trained on, what is done on others, and commands that are given only the adapter.
 
     bases.py HONE ASSETS DATA
 """
@@ -72,7 +72,7 @@ class Bases(Case):
     uses_made = 0
 
     def uses(self, adapter):
-        """The commands that take an adapter, without a model: which read the sketch alone, and which all weights."""
+        """The commands that take an adapter, without a model: which read only the sketch, and which all weights."""
         self.uses_made += 1
         into = self.dir / f"into-{self.uses_made}"
         quick = (("generate", "--adapter", adapter, "--prompt", "Hi", "--max-new-tokens", 2), ("chat", "--adapter", adapter),
@@ -189,7 +189,7 @@ class Bases(Case):
                 self.assertEqual(len(said), 1, (command, said))
                 self.assertIn(f"was made for a model called {name}, and has no digest", said[0])
 
-    # --- the adapter alone ----------------------------------------------------------------------------------------------------
+    # --- only the adapter -----------------------------------------------------------------------------------------------------
 
     def test_an_adapter_alone_is_enough(self):
         """Its base is where adapter_config.json says, also if the adapter was moved. Fails if a command still asks for --model."""

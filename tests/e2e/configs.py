@@ -297,7 +297,7 @@ class Configs(Case):
             idle = "".join(re.findall(r"^# not needed: .*", text, re.M))
             self.assertNotRegex(idle, r"\b(push_|hub_|wandb|report_to|mlflow|deepspeed|fsdp|run_name|plot_loss)", name)
 
-    # Fails if a file of preferences is told as one with wrong keys.
+    # Fails if a file of preferences fails with "wrong keys".
     def test_a_config_for_preferences_says_first_that_it_is_one(self):
         for tool, line, names in (("axolotl", "rl: dpo", "dpo (rl in line 6)"), ("llamafactory", "pref_beta: 0.1", "DPO (pref_beta in line 6)"),
                                   ("trl", "beta: 0.1", "DPO (beta in line 5)"), ("mlx", "train_mode: dpo", "dpo (train_mode in line 6)")):

@@ -276,7 +276,7 @@ class Tiny(TrainCase):
         said = run(*self.command("never", "--evals-per-epoch", 2)).stderr
         self.assertIn("warning: --evals-per-epoch: there is nothing to validate on, so no validation comes: name a file with --eval-data", said)
 
-    # Fails if a longer run begins anew, has other bytes, or goes on where its rates would have been others.
+    # Fails if a longer run begins again, has other bytes, or goes on where its rates would have been others.
     def test_a_run_of_a_constant_rate_is_made_longer(self):
         constant = ("--lr-scheduler-type", "constant", "--warmup-ratio", 0)
         self.train("out", *constant, "--max-steps", 4)

@@ -3,7 +3,7 @@
     chat.py RENDER ASSETS DATA      RENDER: the program built from render.c
 
 Checked for models/smollm2 and models/tiny-llama: the text is that of apply_chat_template(tokenize=False), the ids those of
-apply_chat_template(tokenize=True), and the mask follows a rule that oracle.py computes from the text alone: the contents of
+apply_chat_template(tokenize=True), and the mask follows a rule that oracle.py computes only from the text: the contents of
 the assistant messages, found in order, and the added token that begins where such a content ends.
 """
 import glob

@@ -89,7 +89,7 @@ def main():
         paths = [few, lora]
         for path in sorted(configs.glob("*.yaml")):
             paths.append(pathlib.Path(folder) / path.name)
-            paths[-1].write_text(re.sub(r"(?m)^tf32: .*\n", "", path.read_text()))     # which TRL takes on a GPU alone
+            paths[-1].write_text(re.sub(r"(?m)^tf32: .*\n", "", path.read_text()))     # which TRL takes only on a GPU
         good = [compare(os.path.abspath(hone), path.resolve(), folder) for path in paths]
     return 0 if len(paths) > 4 and known() and all(good) else 1
 

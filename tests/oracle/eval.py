@@ -3,7 +3,7 @@
     eval.py HONE ASSETS DATA CACHE
 
 The loss is the mean of -log p over the trained tokens: those of the assistants' bytes and of their ends of turn, wherever a
-token comes before them. Which they are is computed in oracle.py from the text alone.
+token comes before them. Which they are is computed in oracle.py only from the text.
 """
 import json
 import math

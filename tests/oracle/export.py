@@ -189,7 +189,7 @@ def check_stacked(checks, hone, base, adapter, folder, merged):
 
 
 def check_experts(checks, hone, base, folder, name):
-    """One of both matrices with a rank and an alpha of its own; and of one matrix alone, which has other names in PEFT."""
+    """One of both matrices with a rank and an alpha of its own; and of only one matrix, which has other names in PEFT."""
     import peft
     import torch
     for parameters in (["mlp.experts.gate_up_proj", "mlp.experts.down_proj"], ["mlp.experts.gate_up_proj"]):

@@ -5,8 +5,8 @@
 A family of models.def is tested on every tiny model of its model_type among the assets; one without any is a failure. TOOL is
 family.c. Checked are the logits of packed sequences at every position, the gradients of an adapter on all linear layers, greedy
 tokens over a cache, and that nothing leaks from one packed sequence into the next: the logits of a sequence between two others
-stay the same to the bit if the others change, and are those that it has alone, in other slots, up to rounding. Each truth was
-computed with a sequence alone, so a leak into gradients is found as well. With FAMILY only those are tested.
+stay the same to the bit if the others change, and are those that it has without others, in other slots, up to rounding. Each truth
+was computed with one sequence, so a leak into gradients is found as well. With FAMILY only those are tested.
 """
 import json
 import os

@@ -1,4 +1,4 @@
-"""GGUF files of tiny models, written as llama.cpp's converter does, by the gguf package and its names alone.
+"""GGUF files of tiny models, written as llama.cpp's converter does, only by the gguf package and its names.
 
     write(path, folder, types=None)     the model directory `folder` as a GGUF file; types(name) is the type of a matrix, else F32
 

@@ -3,7 +3,7 @@ Face's tokenizers where the same vocabulary exists as tokenizer.json.
 
     gguf_tokenizer.py TOKENIZE ASSETS DATA [--strings N]
 
-The vectors (.inp and .out beside a vocabulary) are what the models' own tokenizers give, and must be met exactly. llama.cpp must
+The vectors (.inp and .out next to a vocabulary) are what the models' own tokenizers give, and must be met exactly. llama.cpp must
 agree on chats and random strings; texts with a token for which it has a rule of its own are counted apart.
 Exits with 1 on any other difference.
 """

@@ -311,8 +311,8 @@ def main():
         names = sorted(where[reason])
         print(f"not compared: {reason}: {count} times in {len(names)} templates" + (f" ({', '.join(names)})" if len(names) <= 12 else ""))
     print(f"{len(paths)} templates x {len(CONVERSATIONS)} conversations: {counts['own']} own bytes, {counts['others']} bytes of others, {counts['prompt']} prompts, "
-          f"{counts['end']} ends, {counts['blocks']} bytes in blocks, {counts['typed']} special tokens beside typed ones: {len(wrong)} wrong; "
-          f"{counts['fast']} of {counts['rows']} rows encoded without a tree too, alike")
+          f"{counts['end']} ends, {counts['blocks']} bytes in blocks, {counts['typed']} special tokens next to typed ones: {len(wrong)} wrong; "
+          f"{counts['fast']} of {counts['rows']} rows encoded without a tree too, with the same result")
     sys.exit(bool(wrong) or not all(counts[name] for name in ("own", "others", "prompt", "end", "typed")))
 
 

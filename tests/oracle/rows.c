@@ -4,7 +4,7 @@
  *     rows MODEL_DIR PATHS time    rows a second of one thread's time: read, then parsed too, then recognised, rendered, encoded
  *                                  and masked, then checked
  *
- * What stops the reading is {"error"} alone.
+ * What stops the reading is only {"error"}.
  */
 #include <stdio.h>
 #include <string.h>

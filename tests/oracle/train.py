@@ -7,7 +7,7 @@ lora, full: the gradients of the first step against float64, and the losses of t
 long: of more steps, which take minutes.
 TOOL MODEL ROWS.jsonl OUT.safetensors DTYPE lora|full [ADAPTER] writes the gradients of the rows' mean loss under the names
 that the tensors have in files. The distance of a tensor from float64 may be LIMIT_GRADIENT, and twice that of PyTorch's float32.
-PyTorch's figure is taken with the log-softmax in float64, for in float32 its bias alone is ten times all other errors: twice
+PyTorch's figure is taken with the log-softmax in float64, for in float32 only its bias is ten times all other errors: twice
 that allows anything. In bfloat16 (SmolLM2 with lora only) it may be that of PyTorch's bfloat16: see train_bfloat16.py.
 adapter: see train_adapter.py; TOOL is that of logits.py.
 """
@@ -59,31 +59,31 @@ def distances(checks, label, path, folder):
         return {name: train_truth.distance(got.get_tensor(name), want.get_tensor(name)) for name in names if name not in shapes}
 
 
-def check_gradients(checks, label, far, whose, beside, times, limit=np.inf):
+def check_gradients(checks, label, far, whose, theirs, times, limit=np.inf):
     """A tensor may be `times` as far from float64 as in another program, or `times` the median there if that is more: where the
     other is lucky, hone need not be."""
     if not far:
         return
-    median = float(np.median(list(beside.values())))
-    allowed = {name: min(limit, times * max(beside[name], median)) for name in far}
+    median = float(np.median(list(theirs.values())))
+    allowed = {name: min(limit, times * max(theirs[name], median)) for name in far}
     used = [far[name] / allowed[name] for name in far]
     worst = list(far)[int(np.argmax(used))]  # the first NaN if there is one
     print_distances(f"{label}, hone", far)
-    print_distances(f"{label}, {whose}", beside)
-    print(f"{label}, nearer to float64 than {whose}: {sum(far[name] < beside[name] for name in far)} of {len(far)} tensors")
-    checks.at_most(f"{label}, distance from float64 of {worst}", far[worst], allowed[worst], f", {whose} {beside[worst]:.3g}")
+    print_distances(f"{label}, {whose}", theirs)
+    print(f"{label}, nearer to float64 than {whose}: {sum(far[name] < theirs[name] for name in far)} of {len(far)} tensors")
+    checks.at_most(f"{label}, distance from float64 of {worst}", far[worst], allowed[worst], f", {whose} {theirs[worst]:.3g}")
 
 
-def check_all_gradients(checks, label, far, beside):
+def check_all_gradients(checks, label, far, theirs):
     """Rounding to 16 bits is a draw for each tensor, in both programs; over all of them hone must be nearer to float64."""
-    share = sum(far[name] > beside[name] for name in far) / max(len(far), 1)
+    share = sum(far[name] > theirs[name] for name in far) / max(len(far), 1)
     checks.at_most(f"{label}, the median distance as a part of PyTorch's",
-                   float(np.median(list(far.values())) / np.median(list(beside.values()))), LIMIT_MEDIAN)
+                   float(np.median(list(far.values())) / np.median(list(theirs.values()))), LIMIT_MEDIAN)
     checks.at_most(f"{label}, the part of the tensors that are farther than PyTorch's", share, LIMIT_FARTHER)
-    near = {f"{name}_{kind}": f"{100 * number(list(of.values())):.2f}%" for name, of in (("hone", far), ("PyTorch", beside))
+    near = {f"{name}_{kind}": f"{100 * number(list(of.values())):.2f}%" for name, of in (("hone", far), ("PyTorch", theirs))
             for kind, number in (("median", np.median), ("largest", max))}
-    figures.record("Gradients", label, **near, hone_nearer=f"{sum(far[name] < beside[name] for name in far)} of {len(far)}")
-    checks.at_most(f"{label}, the largest distance", max(far.values(), default=0), max(beside.values(), default=0))
+    figures.record("Gradients", label, **near, hone_nearer=f"{sum(far[name] < theirs[name] for name in far)} of {len(far)}")
+    checks.at_most(f"{label}, the largest distance", max(far.values(), default=0), max(theirs.values(), default=0))
 
 
 # Steps.
@@ -145,9 +145,9 @@ def check_method(checks, hone, tool, model, data, cache, method):
     check_gradients(checks, f"{label}, float32 gradients", gradients("float32"), "PyTorch with the log-softmax in float64",
                     figures["exact_loss_distances"], 2, LIMIT_GRADIENT)
     if label == "smollm2 lora":
-        far, beside = gradients("bfloat16"), train_bfloat16.distances(cache, model, folder, first)
-        check_gradients(checks, f"{label}, bfloat16 gradients", far, "PyTorch", beside, TIMES_BFLOAT16)
-        check_all_gradients(checks, f"{label}, bfloat16 gradients", far, beside)
+        far, theirs = gradients("bfloat16"), train_bfloat16.distances(cache, model, folder, first)
+        check_gradients(checks, f"{label}, bfloat16 gradients", far, "PyTorch", theirs, TIMES_BFLOAT16)
+        check_all_gradients(checks, f"{label}, bfloat16 gradients", far, theirs)
     with oracle.rows_file(lines) as rows:
         check_steps(checks, label, hone, model, rows, method, adapter, figures, exact_norm(folder))
 

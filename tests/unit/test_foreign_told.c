@@ -68,7 +68,7 @@ static void wishes_that_are_left_are_said_with_what_helps(void **state)
     assert_null(strstr(options.notes, "not done"));
 }
 
-/* Fails if a file for DPO is told as one of wrong keys, or one of its keys as a word that nobody knows. */
+/* Fails if a file for DPO fails with its keys, or with one of them as an unknown word. */
 static void files_of_other_methods_are_told_first(void **state)
 {
     (void)state;

@@ -205,7 +205,7 @@ static hone_status answer_message(struct chat *c, const char *message)
 
 /* --- commands ------------------------------------------------------------------------------------------------------------- */
 
-/* A chat that was started with an adapter alone stays with the base that it named. */
+/* A chat that was started with only an adapter stays with the base that it named. */
 static hone_status keep_base(struct chat *c)
 {
     const char *model, *base;
