@@ -15,7 +15,7 @@ static enum status codec_broken(const char *name, const char *what)
     return fail(ERR_FORMAT, "the %s block is broken: %s", name, what);
 }
 
-static enum status unpack_zstd(const void *packed, int64_t packed_size, void *bytes, int64_t size)
+static enum status decompress_zstd(const void *packed, int64_t packed_size, void *bytes, int64_t size)
 {
     size_t got = ZSTD_decompress(bytes, (size_t)size, packed, (size_t)packed_size);
     if (ZSTD_isError(got) && ZSTD_getErrorCode(got) == ZSTD_error_memory_allocation)
@@ -25,7 +25,7 @@ static enum status unpack_zstd(const void *packed, int64_t packed_size, void *by
     return got == (size_t)size ? OK : codec_broken("zstd", "it has another size");
 }
 
-static enum status unpack_gzip(const void *packed, int64_t packed_size, void *bytes, int64_t size)
+static enum status decompress_gzip(const void *packed, int64_t packed_size, void *bytes, int64_t size)
 {
     z_stream z = {.next_in = (Bytef *)packed, .avail_in = (uInt)packed_size, .next_out = bytes, .avail_out = (uInt)size};
     if (inflateInit2(&z, 15 + 32) != Z_OK) /* 32: gzip's header or zlib's */
@@ -39,7 +39,7 @@ static enum status unpack_gzip(const void *packed, int64_t packed_size, void *by
 }
 
 /* The loader counts how often a library is opened: opening it for each block costs microseconds, and needs no state. */
-static enum status unpack_snappy(const void *packed, int64_t packed_size, void *bytes, int64_t size)
+static enum status decompress_snappy(const void *packed, int64_t packed_size, void *bytes, int64_t size)
 {
     const char *own = code_variable("HONE_SNAPPY_LIBRARY"), *why = "";
     const char *const names[] = {own ? own : "libsnappy.so.1", NULL};
@@ -49,22 +49,22 @@ static enum status unpack_snappy(const void *packed, int64_t packed_size, void *
             ERR_UNSUPPORTED,
             "it is packed by Snappy, and the library for it cannot be opened (%s); install it: apt-get install libsnappy1v5",
             why);
-    int (*unpack)(const char *, size_t, char *, size_t *);
-    *(void **)&unpack = library_symbol(library, "snappy_uncompress");
-    if (!unpack)
+    int (*uncompress)(const char *, size_t, char *, size_t *);
+    *(void **)&uncompress = library_symbol(library, "snappy_uncompress");
+    if (!uncompress)
         return fail(ERR_UNSUPPORTED, "%s: it has no snappy_uncompress", names[0]);
     size_t got = (size_t)size;
-    return unpack(packed, (size_t)packed_size, bytes, &got) == 0 && got == (size_t)size
+    return uncompress(packed, (size_t)packed_size, bytes, &got) == 0 && got == (size_t)size
                ? OK
                : codec_broken("Snappy", "no Snappy, or of another size");
 }
 
-enum status codec_unpack(enum codec codec, const void *packed, int64_t packed_size, void *bytes, int64_t size)
+enum status codec_decompress(enum codec codec, const void *packed, int64_t packed_size, void *bytes, int64_t size)
 {
     switch (codec) {
-    case CODEC_SNAPPY: return unpack_snappy(packed, packed_size, bytes, size);
-    case CODEC_GZIP: return unpack_gzip(packed, packed_size, bytes, size);
-    case CODEC_ZSTD: return unpack_zstd(packed, packed_size, bytes, size);
+    case CODEC_SNAPPY: return decompress_snappy(packed, packed_size, bytes, size);
+    case CODEC_GZIP: return decompress_gzip(packed, packed_size, bytes, size);
+    case CODEC_ZSTD: return decompress_zstd(packed, packed_size, bytes, size);
     case CODEC_NONE: break;
     }
     if (packed_size != size)

@@ -264,7 +264,7 @@ static json_t *inspect_data_longest_json(const void *record)
     return longest;
 }
 
-static json_t *told_json(const void *record)
+static json_t *bad_rows_json(const void *record)
 {
     return json_incref(((const struct inspection *)record)->errors);
 }
@@ -291,7 +291,7 @@ static enum status make_report(struct inspection *in, json_t **report)
         RECORD_AS("trained_tokens", struct inspection, summary.trained),
         RECORD_MADE("kinds", inspect_data_kinds_json),
         RECORD_MADE("longest", inspect_data_longest_json),
-        RECORD_MADE("bad", told_json),
+        RECORD_MADE("bad", bad_rows_json),
         RECORD_MADE("checks", checks_json),
         RECORD_MADE("shown", shown_json),
         {0},

@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "config/table.h"
+#include "config/option_table.h"
 
 /* The words of each choice. */
 #define WORD(option, word) #word,

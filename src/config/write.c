@@ -5,7 +5,7 @@
 
 #include "base/json.h"
 #include "base/utf8.h"
-#include "config/table.h"
+#include "config/option_table.h"
 
 enum { COLUMN = 48 }; /* where comments begin */
 

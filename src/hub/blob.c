@@ -14,7 +14,7 @@
 #include "base/parallel.h"
 #include "hub/hub_cache.h"
 
-enum { PIECE_BYTES = 4 << 20, INDEX_MAX = 64 << 20, SAID_BYTES = 1 << 30 };
+enum { PIECE_BYTES = 4 << 20, INDEX_MAX = 64 << 20, LOGGED_BYTES = 1 << 30 };
 
 void blob_begin(struct sha *sha, enum sha_kind kind, int64_t size)
 {
@@ -216,7 +216,7 @@ static enum status check_wanted(struct arena *arena, const struct hub_listing *l
     TRY(blob_collect(arena, listing, dir, entries, &count));
     for (int64_t i = 0; i < count; i++)
         bytes += entries[i].file->size;
-    if (bytes > SAID_BYTES)
+    if (bytes > LOGGED_BYTES)
         log_message(LOG_INFO, "comparing %.1f GB of %s with their checksums, once", 1e-9 * (double)bytes, dir);
     if (count)
         parallel_for(count, 1, compare, entries);

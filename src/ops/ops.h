@@ -304,8 +304,8 @@ static inline struct value *route(struct program *p, struct value *logits, int64
     return program_node(p, OP_route, 1, (struct value *[]){logits}, 2, (double[]){(double)k, normalise});
 }
 
-/* Slots (T · k) sorted by expert. The others of its outputs (ops/experts/experts.h) are ->producer->out; the ops below take the
- * first. */
+/* Slots (T · k) sorted by expert. The others of its outputs (ops/experts/expert_slots.h) are ->producer->out; the ops below take
+ * the first. */
 static inline struct value *group_slots(struct program *p, struct value *experts, int64_t count)
 {
     return NODE_WITH(p, group_slots, (double)count, experts);

@@ -392,7 +392,7 @@ enum status checkpoint_thin(const struct snapshot *snap, const char *output, int
 }
 
 /* Whose run.json is. */
-enum run_file { RUN_OWN, RUN_OF_ANOTHER, RUN_NOT_SAID };
+enum run_file { RUN_OWN, RUN_OF_ANOTHER, RUN_UNKNOWN };
 
 static enum status read_run_file(const struct snapshot *snap, struct arena *arena, const char *output, enum run_file *whose)
 {
@@ -400,7 +400,7 @@ static enum status read_run_file(const struct snapshot *snap, struct arena *aren
     const char *path = file_join(arena, output, RUN_FILE);
     enum status status = !path ? ERR_MEMORY : file_exists(path) ? json_parse_file(&tree, path, RUN_FILE_BYTES_MAX) : OK;
     const char *run = json_string_value(json_object_get(tree, "run"));
-    *whose = !run ? RUN_NOT_SAID : strcmp(run, snap->identity.run) != 0 ? RUN_OF_ANOTHER : RUN_OWN;
+    *whose = !run ? RUN_UNKNOWN : strcmp(run, snap->identity.run) != 0 ? RUN_OF_ANOTHER : RUN_OWN;
     json_decref(tree);
     return status == ERR_MEMORY ? status : OK;
 }
@@ -450,7 +450,7 @@ static enum status list_aside(const struct snapshot *snap, struct entries *list,
             aside[(*count)++] = (struct output_aside){list->entry[i].name, why};
     }
     TRY(read_run_file(snap, &list->arena, output, &whose));
-    bool results = begins || whose != RUN_OWN, lines = begins || whose == RUN_OF_ANOTHER || (whose == RUN_NOT_SAID && !own);
+    bool results = begins || whose != RUN_OWN, lines = begins || whose == RUN_OF_ANOTHER || (whose == RUN_UNKNOWN && !own);
     bool lone = false;
     if (!results)
         TRY(find_lone_result(list, output, &lone));

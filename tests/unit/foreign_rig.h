@@ -10,7 +10,7 @@
 #include "base/directory.h"
 #include "base/file.h"
 #include "config/foreign/state.h"
-#include "config/table.h"
+#include "config/option_table.h"
 
 static struct arena arena;
 static struct options options;

@@ -5,7 +5,7 @@
 
 #include "base/log.h"
 #include "config/foreign/state.h"
-#include "config/table.h"
+#include "config/option_table.h"
 
 static enum status take_value(struct foreign *f, enum option option, const struct yaml_node *node, const char *key)
 {

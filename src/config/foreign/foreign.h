@@ -8,7 +8,7 @@
 #ifndef CONFIG_FOREIGN_FOREIGN_H
 #define CONFIG_FOREIGN_FOREIGN_H
 
-#include "config/table.h"
+#include "config/option_table.h"
 #include "config/yaml_tree.h"
 
 /* --- words -------------------------------------------------------------------------------------------------------------- */

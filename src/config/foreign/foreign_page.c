@@ -2,7 +2,7 @@
 #include <string.h>
 
 #include "config/foreign/state.h"
-#include "config/table.h"
+#include "config/option_table.h"
 
 static const char intro[] =
     "<!-- Made from src/config/foreign/foreign.def by `make docs`: edit that file. -->\n"

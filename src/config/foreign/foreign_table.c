@@ -45,12 +45,12 @@ static bool star_matches(const char *pattern, const char *key)
     return n && pattern[n - 1] == '*' && strncmp(pattern, key, n - 1) == 0;
 }
 
-const struct foreign_row *foreign_find_row(unsigned tools, const char *key, bool stars)
+const struct foreign_row *foreign_find_row(unsigned tools, const char *key, bool wildcards)
 {
     for (int i = 0; i < foreign_row_count; i++)
         if (foreign_rows[i].tools & tools && strcmp(foreign_rows[i].key, key) == 0)
             return &foreign_rows[i];
-    for (int i = 0; stars && i < foreign_row_count; i++)
+    for (int i = 0; wildcards && i < foreign_row_count; i++)
         if (foreign_rows[i].tools & tools && star_matches(foreign_rows[i].key, key))
             return &foreign_rows[i];
     return NULL;

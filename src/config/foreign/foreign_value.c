@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "config/foreign/state.h"
-#include "config/table.h"
+#include "config/option_table.h"
 
 static bool foreign_value_is_true(const char *text)
 {

@@ -46,8 +46,8 @@ extern const struct foreign_row foreign_rows[];
 extern const struct foreign_default foreign_defaults[];
 extern const int foreign_row_count, foreign_default_count;
 
-/* The row of a key of one of these tools: by its whole name, else, if `stars`, by one with a star. NULL: none. */
-const struct foreign_row *foreign_find_row(unsigned tools, const char *key, bool stars);
+/* The row of a key of one of these tools: by its whole name, else, if `wildcards`, by one that ends in a star. NULL: none. */
+const struct foreign_row *foreign_find_row(unsigned tools, const char *key, bool wildcards);
 
 /* Whether the table has keys inside this one. */
 bool foreign_has_inner(unsigned tools, const char *key);

@@ -60,8 +60,8 @@ static char synonyms_letter(char c, bool any_case)
     return c == '-' ? '_' : any_case && c >= 'A' && c <= 'Z' ? (char)(c - 'A' + 'a') : c;
 }
 
-/* Where the word stands among these, or NULL; with `stars`, a word that ends in a star is the beginning of many. */
-static const char *among_these(const char *words, const char *key, int64_t length, bool any_case, bool stars)
+/* Where the word stands among these, or NULL; with `wildcards`, a word that ends in a star is the beginning of many. */
+static const char *among_these(const char *words, const char *key, int64_t length, bool any_case, bool wildcards)
 {
     for (; *words; words += strcspn(words, " "), words += *words == ' ') {
         int64_t i = 0;
@@ -70,7 +70,7 @@ static const char *among_these(const char *words, const char *key, int64_t lengt
             i++;
         if (i > 0 && i == length && (!words[i] || words[i] == ' '))
             return words;
-        if (stars && i > 0 && words[i] == '*')
+        if (wildcards && i > 0 && words[i] == '*')
             return words;
     }
     return NULL;
@@ -100,10 +100,10 @@ static const struct taken *find_taken(const struct word *word, enum user_command
     return NULL;
 }
 
-static const char *find_answer(const char *key, int64_t length, enum user_command command, bool stars)
+static const char *find_answer(const char *key, int64_t length, enum user_command command, bool wildcards)
 {
     for (size_t i = 0; i < COUNT(answers); i++)
-        if (answers[i].commands >> command & 1 && among_these(answers[i].words, key, length, false, stars))
+        if (answers[i].commands >> command & 1 && among_these(answers[i].words, key, length, false, wildcards))
             return answers[i].text;
     return NULL;
 }

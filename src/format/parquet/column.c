@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/number.h"
-#include "format/parquet/inside.h"
+#include "format/parquet/parquet_inside.h"
 
 #define SPENT_MAX ((int64_t)8 << 20) /* bytes of work that every file may take */
 #define HELD_MAX ((int64_t)40 << 20) /* bytes of pages in memory, and three times the file */
@@ -223,7 +223,7 @@ static enum status take_page(struct parquet *p, struct leaf *leaf, const struct 
     if (h->size == plain)
         return OK;
     enum codec codec = h->type == PAGE_DATA_2 && !h->is_packed ? CODEC_NONE : leaf->codec;
-    enum status status = codec_unpack(codec, packed + plain, h->packed_size - plain, into->data + plain, h->size - plain);
+    enum status status = codec_decompress(codec, packed + plain, h->packed_size - plain, into->data + plain, h->size - plain);
     if (status == ERR_FORMAT)
         return fail_at(status, "%s: column \"%s\", after row %lld: ", p->path, leaf->column, (long long)p->row);
     return status == OK ? OK : fail_at(status, "%s: ", p->path);

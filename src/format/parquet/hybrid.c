@@ -1,7 +1,7 @@
 /* Parquet's mixture of runs and bit-packed groups. A run begins with a number: even, then half of it is how often the value that
  * follows is repeated; odd, then half of it is how many groups of eight values of `width` bits each follow. */
 #include "base/number.h"
-#include "format/parquet/inside.h"
+#include "format/parquet/parquet_inside.h"
 
 void hybrid_open(struct hybrid *h, const uint8_t *at, const uint8_t *end, int width)
 {

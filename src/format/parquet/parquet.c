@@ -1,6 +1,6 @@
 /* Opening a file, choosing columns, and going from row group to row group. The footer says where everything lies; it stays in
  * memory as it is, and the entry of a row group is read when its rows are. */
-#include "format/parquet/inside.h"
+#include "format/parquet/parquet_inside.h"
 
 #include <string.h>
 

@@ -10,7 +10,7 @@
 
 #include "base/json_quote.h"
 #include "base/number.h"
-#include "format/parquet/inside.h"
+#include "format/parquet/parquet_inside.h"
 
 #define ROW_BYTES_MAX ((int64_t)8 << 20) /* of a row's text, and half of the file; at most 64 MB */
 

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "base/utf8.h"
-#include "format/parquet/inside.h"
+#include "format/parquet/parquet_inside.h"
 
 enum { NESTING_MAX = 32, ELEMENTS_MAX = 20000, SHOWN_MAX = 60 };
 enum repetition { REQUIRED, OPTIONAL, REPEATED };

@@ -1,5 +1,5 @@
 /* Rows of tokens to rows of slots sorted by expert, and back. Slot s = t · k + j is the j-th choice of token t and lies at
- * place[s]; rows[p] is the slot at place p (ops/experts/experts.h). Sums are float32 and rounded once.
+ * place[s]; rows[p] is the slot at place p (ops/experts/expert_slots.h). Sums are float32 and rounded once.
  *
  *     spread_rows      y[p] = w[rows[p]] · x[rows[p] / k]              without w: a copy
  *     combine_rows     y[t] = Σ over j of w[t, j] · x[place[t·k + j]]   without w: a plain sum
@@ -7,7 +7,7 @@
  *
  * The first two are each other's backward pass.
  */
-#include "ops/experts/experts.h"
+#include "ops/experts/expert_slots.h"
 
 enum { X, W, ROWS, PLACE, INPUTS };
 enum { Y };

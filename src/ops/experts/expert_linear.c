@@ -1,6 +1,6 @@
 /* expert_linear: y = x · w[e]ᵀ + bias[e] + low · b[e]ᵀ, low = scale · x · a[e]ᵀ, where e is the expert of a row of x.
  *
- * Rows are sorted by expert (ops/experts/experts.h). Which rows an expert has is known only on the device, so this is not a
+ * Rows are sorted by expert (ops/experts/expert_slots.h). Which rows an expert has is known only on the device, so this is not a
  * matmul of the device's engine but a kernel of its own: a row of its grid is a tile of rows of one expert and COLUMNS columns of
  * the result, of as many tiles as there may be. The matrices of all experts lie in one tensor, and each operand is read by
  * strides: the layouts of checkpoints and of PEFT's adapters need no copy. On tensor cores it is expert_linear_mma.kl's.

@@ -6,7 +6,7 @@
 #ifndef OPS_EXPERTS_EXPERT_LINEAR_MMA_H
 #define OPS_EXPERTS_EXPERT_LINEAR_MMA_H
 
-#include "ops/experts/experts.h"
+#include "ops/experts/expert_slots.h"
 
 #define MMA_DOWN 64 /* rows of results of a work-group: two tiles */
 #define MMA_ACROSS 128

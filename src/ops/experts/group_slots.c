@@ -1,8 +1,9 @@
-/* group_slots: token slots sorted by their expert, in the order of slots within one (ops/experts/experts.h says what comes out).
+/* group_slots: token slots sorted by their expert, in the order of slots within one (ops/experts/expert_slots.h says what comes
+ * out).
  *
  * One piece of work, because the offsets of all experts need all counts. An expert without a slot has no tile.
  */
-#include "ops/experts/experts.h"
+#include "ops/experts/expert_slots.h"
 
 enum { EXPERTS, INPUTS };
 enum { N, E, TILES };

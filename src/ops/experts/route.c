@@ -6,7 +6,7 @@
  * Backward, with w the weights and p the softmax that they come from: dlogits[e] = p[e] · (dw[e] − Σ w · dw), where dw is 0 for
  * experts that were not chosen, and p too if the weights are normalised.
  */
-#include "ops/experts/experts.h"
+#include "ops/experts/expert_slots.h"
 
 enum { LOGITS, INPUTS };
 enum { WEIGHTS, EXPERTS };

@@ -6,7 +6,7 @@
  */
 #include <string.h>
 
-#include "text/chat/inside.h"
+#include "text/chat/chat_inside.h"
 
 const struct tokenizer *chat_tokenizer(const struct chat *chat)
 {

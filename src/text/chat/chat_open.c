@@ -6,7 +6,7 @@
 #include "base/file.h"
 #include "format/gguf.h"
 #include "format/hf_config.h"
-#include "text/chat/inside.h"
+#include "text/chat/chat_inside.h"
 
 #define PLAIN_TEMPLATE "chat_template.jinja"
 #define TOOLS_TEMPLATE "additional_chat_templates/tool_use.jinja"

@@ -5,7 +5,7 @@
  */
 #include <string.h>
 
-#include "text/chat/inside.h"
+#include "text/chat/chat_inside.h"
 
 #define USER "{\"role\": \"user\", \"content\": \"x\"}"
 #define CALL(content, arguments)                                                                                                 \
@@ -187,15 +187,15 @@ static enum status fit_calls(const struct chat_forms *f, json_t *message, json_t
     const json_t *content = json_object_get(message, "content");
     bool text = json_is_string(json_object_get(function_of(json_array_get(calls, 0)), "arguments"));
     enum call_content c = !content                                                ? CALL_WITHOUT
-                          : json_string_length(content) || json_is_array(content) ? CALL_SAID
+                          : json_string_length(content) || json_is_array(content) ? CALL_FILLED
                                                                                   : CALL_EMPTY;
     enum call_arguments a = text ? CALL_TEXT : CALL_OBJECT, other = text ? CALL_OBJECT : CALL_TEXT;
     enum call_content wanted = c;
     for (size_t i = 0; !f->calls[a][wanted] && !f->calls[other][wanted]; i++) {
-        if (c == CALL_SAID || i == sizeof others / sizeof *others)
+        if (c == CALL_FILLED || i == sizeof others / sizeof *others)
             return fail(ERR_DATA,
                         "the model's chat template does not print the tool calls of message %zu%s: the model would not see them",
-                        number, c == CALL_SAID ? ", which has a content too" : "");
+                        number, c == CALL_FILLED ? ", which has a content too" : "");
         wanted = others[i];
     }
     size_t i;

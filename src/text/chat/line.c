@@ -2,7 +2,7 @@
  * chat.c; everything else is left to chat.c. */
 #include <string.h>
 
-#include "text/chat/inside.h"
+#include "text/chat/chat_inside.h"
 
 static bool is_system(const struct jinja_message *message)
 {

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "base/number.h"
-#include "text/chat/inside.h"
+#include "text/chat/chat_inside.h"
 
 /* The spans of a message's turn; -1: none. `own`: those with bytes of the message itself. */
 struct turn {

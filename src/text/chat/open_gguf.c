@@ -4,7 +4,7 @@
 
 #include "base/clock.h"
 #include "format/gguf.h"
-#include "text/chat/inside.h"
+#include "text/chat/chat_inside.h"
 #include "text/gguf_tokenizer.h"
 
 /* A special token under transformers' name, if the file has its id. */

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "base/number.h"
-#include "text/chat/inside.h"
+#include "text/chat/chat_inside.h"
 
 #define USER "{\"role\": \"user\", \"content\": \"x\"}"
 #define CALL(arguments)                                                                                                          \

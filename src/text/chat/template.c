@@ -1,5 +1,5 @@
 /* The variables of a chat template, under the names that transformers gives them, and its render. */
-#include "text/chat/inside.h"
+#include "text/chat/chat_inside.h"
 
 enum status template_bind(const struct chat *chat, struct chat_template *template)
 {

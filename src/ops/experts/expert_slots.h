@@ -5,8 +5,8 @@
  * are those of the worst case: rows are cut into tiles of EXPERT_TILE, each of one expert, and tiles that are left over are
  * empty.
  */
-#ifndef OPS_EXPERTS_EXPERTS_H
-#define OPS_EXPERTS_EXPERTS_H
+#ifndef OPS_EXPERTS_EXPERT_SLOTS_H
+#define OPS_EXPERTS_EXPERT_SLOTS_H
 
 #include "ops/op.h"
 

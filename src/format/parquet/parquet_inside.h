@@ -1,6 +1,6 @@
 /* What the parts of the reader share: the tree of the schema, and the cursors in the columns. */
-#ifndef FORMAT_PARQUET_INSIDE_H
-#define FORMAT_PARQUET_INSIDE_H
+#ifndef FORMAT_PARQUET_PARQUET_INSIDE_H
+#define FORMAT_PARQUET_PARQUET_INSIDE_H
 
 #include "base/codec.h"
 #include "base/reader.h"

@@ -1,6 +1,6 @@
 /* What the files of the chat share. */
-#ifndef TEXT_CHAT_INSIDE_H
-#define TEXT_CHAT_INSIDE_H
+#ifndef TEXT_CHAT_CHAT_INSIDE_H
+#define TEXT_CHAT_CHAT_INSIDE_H
 
 #include "text/chat/chat.h"
 
@@ -12,7 +12,7 @@ struct piece {
 
 /* A message with calls: their arguments are objects, or the JSON of one; and its content. */
 enum call_arguments { CALL_OBJECT, CALL_TEXT, CALL_ARGUMENTS };
-enum call_content { CALL_WITHOUT, CALL_EMPTY, CALL_NULL, CALL_SAID, CALL_CONTENTS };
+enum call_content { CALL_WITHOUT, CALL_EMPTY, CALL_NULL, CALL_FILLED, CALL_CONTENTS };
 
 /* A template, the forms of messages that it takes, and how it opens the assistant's turn when asked for an answer: the text after
  * the last byte of a user's or a tool's message, and the part of the first that is there only because an answer was asked for. */

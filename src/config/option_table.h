@@ -1,6 +1,6 @@
 /* options.def as tables, only for the files of config. */
-#ifndef CONFIG_TABLE_H
-#define CONFIG_TABLE_H
+#ifndef CONFIG_OPTION_TABLE_H
+#define CONFIG_OPTION_TABLE_H
 
 #include <stddef.h>
 
