@@ -99,18 +99,6 @@ class Dry(Case):
             self.fails(3, *self.line, "--output", closed / "out", "--dry-run", says=["cannot write", "chmod"])
         self.assertFalse((self.dir / "out").exists())
 
-    def test_a_plan_and_a_run_refuse_the_same_in_the_same_words(self):
-        """Fails if one of them opens a job in another way."""
-        for option in ("--lora-target-modules nope", "--early-stopping-patience 2", "--finetuning-type full --train-norms",
-                       "--shard optimizer --sync-every 4", "--report-to wandb", "--finetuning-type qlora --load-in-4bit false",
-                       "--outer-momentum 0.5", "--sample-prompts /nowhere", f"--output {TINY}", "--early-stopping-threshold 0.1",
-                       "--sample-prompt x --sample-length 2", "--sample-prompt x --sample-length 900", "--max-length 100000000", "--lr-scheduler-type warmup_stable_decay --num-decay-steps 1000"):
-            options = ("--model", TINY, "--data", self.data, *option.split())
-            plan = run("plan", *options)
-            train = run("train", "--dry-run", *options, *(() if "--output" in option else ("--output", self.dir / "out")))
-            self.assertNotEqual(plan.returncode, 0, option)
-            self.assertEqual((plan.returncode, plan.stderr), (train.returncode, train.stderr), option)
-
     def adapter(self):
         self.ok(*self.line, "--output", self.dir / "adapter")
         return ("--model", TINY, "--adapter", self.dir / "adapter")

@@ -42,6 +42,18 @@ static void what_cannot_be_is_refused_without_device_and_weights(void **state)
         {{"output", tied.dir}, "the model's own directory"},
         {{"sample_prompts", "/nowhere/prompts"}, "/nowhere/prompts"},
         {{"per_device_train_batch_size", "9000000000000", "gradient_accumulation_steps", "9000000000000"}, "too large"},
+        {{"finetuning_type", "full", "load_in_fp8", "true"}, "--load-in-fp8 is for LoRA"},
+        {{"learning_rate", "auto", "optim", "lion"}, "is a rule for AdamW"},
+        {{"max_restarts", "1"}, "starts the ranks of --nproc again"},
+        {{"max_restarts", "1", "nproc", "2", "resume", "none"}, "--resume none says otherwise"},
+        {{"eval_steps", "2", "evals_per_epoch", "2"}, "both say how often the run validates"},
+        {{"save_steps", "2", "saves_per_epoch", "2"}, "both say how often the run saves"},
+        {{"val_set_size", "1.5"}, "1.5"},
+        {{"sample_prompt", "x", "sample_length", "100000"}, "more than the model's window of"},
+        {{"num_cycles", "2", "lr_scheduler_type", "linear"}, "is for --lr-scheduler-type"},
+        {{"lr_scheduler_type", "cosine_with_min_lr"}, "needs one of --min-lr"},
+        {{"lr_scheduler_type", "cosine_with_min_lr", "min_lr", "1"}, "must be below --learning-rate"},
+        {{"lr_scheduler_type", "warmup_stable_decay", "num_decay_steps", "99", "max_steps", "9"}, "than the 9 steps of the run"},
     };
     for (size_t i = 0; i < sizeof refusals / sizeof refusals[0]; i++) {
         struct rig r;
