@@ -3,7 +3,7 @@
 
     peers.py HONE ASSETS DATA
 
-The hello is made here a second time, from src/dist/handshake.h. All of these were seen to fail: a secret of one letter was taken and
+The handshake is made here a second time, from src/dist/handshake.h. All of these were seen to fail: a secret of one letter was taken and
 guessed in 0.04 s, it opened the port at all addresses, without one any user of the machine could join, and what ranks send could be
 changed on the way.
 """
@@ -42,7 +42,7 @@ def take(line, count):
     return data
 
 
-def hello(line, secret):
+def handshake(line, secret):
     """Whether rank 0 takes this for a rank of its run."""
     offer = take(line, OFFER)
     if not offer:
@@ -60,7 +60,7 @@ def connect(place):
 
 
 def try_as(user, place, secret=""):
-    """The exit code of another user's process that says hello: 0 let in, 1 not, 2 nobody there."""
+    """The exit code of another user's process that shakes hands: 0 let in, 1 not, 2 nobody there."""
     child = os.fork()
     if child:
         return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
@@ -69,7 +69,7 @@ def try_as(user, place, secret=""):
         os.setuid(user)
         line = connect(place)
         code = 1
-        code = 0 if hello(line, secret) else 1
+        code = 0 if handshake(line, secret) else 1
     os._exit(code)
 
 
@@ -94,7 +94,7 @@ def listens(pid):
 
 
 class Between:
-    """Carries what two ends say, and does something to what the caller says on its first connection after the hello."""
+    """Carries what two ends say, and does something to what the caller says on its first connection after the handshake."""
     def __init__(self, at, to, change):
         self.server, self.to, self.change = socket.create_server(at), to, change
         threading.Thread(target=self.serve, daemon=True).start()
@@ -214,7 +214,7 @@ class Peers(Case):
         self.wait_for_door(process)
         begun = time.monotonic()
         for i in range(GUESSES):
-            self.assertFalse(hello(connect(("127.0.0.1", port)), f"guess {i} at the secret"))
+            self.assertFalse(handshake(connect(("127.0.0.1", port)), f"guess {i} at the secret"))
         took = time.monotonic() - begun
         print(f"{GUESSES} guesses took {took:.1f} s, {PAUSES:.1f} are promised")
         self.assertGreater(took, PAUSES)
@@ -228,7 +228,7 @@ class Peers(Case):
                 line.recv(1)
             line.close()
         begun = time.monotonic()
-        self.assertTrue(hello(connect(("127.0.0.1", port)), SECRET))
+        self.assertTrue(handshake(connect(("127.0.0.1", port)), SECRET))
         self.assertLess(time.monotonic() - begun, 3)
 
     def test_what_somebody_between_ranks_does_is_noticed(self):

@@ -85,10 +85,10 @@ def relay(hosts, delay, loss, ready):
     """Carries packets until it is killed."""
     tuns = {open_tun(host): host for host in hosts}
     to = {host.address: tun for tun, host in tuns.items()}
-    under_way, number, chance = [], 0, random.Random(1)
+    in_flight, number, chance = [], 0, random.Random(1)
     os.write(ready, b".")
     while True:
-        wait = max(0, under_way[0][0] - time.monotonic()) if under_way else None
+        wait = max(0, in_flight[0][0] - time.monotonic()) if in_flight else None
         for tun in select.select(list(tuns), [], [], wait)[0]:
             for _ in range(64):
                 try:
@@ -96,11 +96,11 @@ def relay(hosts, delay, loss, ready):
                 except OSError:                         # no more, or the interface is not up yet
                     break
                 out = to.get(destination(packet))
-                if out and chance.random() >= loss and len(under_way) < PACKETS_MAX:
+                if out and chance.random() >= loss and len(in_flight) < PACKETS_MAX:
                     number += 1
-                    heapq.heappush(under_way, (time.monotonic() + delay, number, out, packet))
-        while under_way and under_way[0][0] <= time.monotonic():
-            _, _, out, packet = heapq.heappop(under_way)
+                    heapq.heappush(in_flight, (time.monotonic() + delay, number, out, packet))
+        while in_flight and in_flight[0][0] <= time.monotonic():
+            _, _, out, packet = heapq.heappop(in_flight)
             with contextlib.suppress(OSError):          # the host's interface is down, as a cut cable is
                 os.write(out, packet)
 
