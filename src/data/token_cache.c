@@ -193,7 +193,7 @@ static bool is_ours(const char *name)
 }
 
 /* Whether there is nothing but the files of a cache in it: any other file is not hone's to remove. */
-static bool has_ours_alone(struct arena *arena, const char *dir)
+static bool has_only_ours(struct arena *arena, const char *dir)
 {
     static const char *const files[] = {"tokens", "rows", "skipped", "log", "lock"};
     const char **names;
@@ -219,7 +219,7 @@ static void remove_unused(const struct token_cache *c)
         bool taken;
         const char *path = is_ours(names[i]) ? file_join(&arena, c->tokens_dir, names[i]) : NULL;
         const char *used = path ? file_join(&arena, path, "lock") : NULL;
-        if (!used || file_age(used) < UNUSED_SECONDS || !has_ours_alone(&arena, path))
+        if (!used || file_age(used) < UNUSED_SECONDS || !has_only_ours(&arena, path))
             continue;
         if (lock_take(&lock, used, LOCK_ALONE, false, &taken) == OK && taken) {
             directory_remove(path);

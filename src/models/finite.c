@@ -63,13 +63,13 @@ static enum status find_parted(const struct stored *f, int64_t *at, float *numbe
     return status;
 }
 
-enum status model_check_finite(const struct model *m, bool adapter_alone)
+enum status model_check_finite(const struct model *m, bool only_adapter)
 {
     for (int64_t i = 0; i < m->weights.count; i++) {
         const struct stored *f = &m->weights.list[i];
         int64_t at = -1;
         float number = 0;
-        if (!model_uses(m, f->name) || (adapter_alone && !f->adapter) || (f->type == WEIGHT_DENSE && f->dtype < 0))
+        if (!model_uses(m, f->name) || (only_adapter && !f->adapter) || (f->type == WEIGHT_DENSE && f->dtype < 0))
             continue;
         TRY(f->type == WEIGHT_DENSE ? find_dense(f, &at, &number) : find_parted(f, &at, &number));
         weights_drop(f);

@@ -60,7 +60,7 @@ bool model_uses(const struct model *m, const char *name);
 /* Reads all weights that programs use from their files, or only those of an adapter, and fails with the name of the first that
  * has a number that is not finite. An adapter is small, and looked at before it is used; the base once a run has met such
  * numbers: it says whether the files are at fault. */
-enum status model_check_finite(const struct model *m, bool adapter_alone);
+enum status model_check_finite(const struct model *m, bool only_adapter);
 
 /* After engine_prepare: fills the weights that do not stay in their files, trained ones and their masters too. */
 enum status model_upload(struct model *m, struct engine *e);

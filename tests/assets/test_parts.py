@@ -151,10 +151,10 @@ class Recipes(unittest.TestCase):
         after = self.hashes()
         return {name for name in after if before.get(name) != after[name]}
 
-    def test_a_family_changes_its_model_alone(self):
+    def test_a_family_changes_only_its_model(self):
         self.assertEqual(self.changed(lambda: self.get.FAMILIES["phi3"][1].update(rms_norm_eps=1e-6)), {"models/tiny-phi3"})
 
-    def test_a_package_more_changes_the_venv_alone(self):
+    def test_a_package_more_changes_only_the_venv(self):
         pins = self.get.pins
         self.get.pins = lambda *names: pins(*names) + ([] if names else ["another==1.0"])
         before = self.hashes()

@@ -191,7 +191,7 @@ class Bases(Case):
 
     # --- only the adapter -----------------------------------------------------------------------------------------------------
 
-    def test_an_adapter_alone_is_enough(self):
+    def test_an_adapter_is_enough(self):
         """Its base is where adapter_config.json says, also if the adapter was moved. Fails if a command still asks for --model."""
         moved = shutil.copytree(self.adapter, self.dir / "elsewhere/moved")
         answer = self.ok("generate", "--model", self.base, "--adapter", self.adapter, "--prompt", "Hi", "--max-new-tokens", 4)

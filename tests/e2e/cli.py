@@ -285,7 +285,7 @@ class Tiny(Case):
         self.assertRegex(text[1], r"^weights in mapped files +607.49 kB")
         self.assertRegex(text[2], r"^other weights ")
 
-    def test_the_library_exports_its_header_alone(self):
+    def test_the_library_exports_only_its_header(self):
         library = pathlib.Path(HONE).parent / "libhone.so"
         names = subprocess.run(["nm", "-D", "--defined-only", str(library)], capture_output=True, text=True, check=True).stdout.split("\n")
         names = {line.split()[-1] for line in names if line and not line.split()[-1].startswith("_")}

@@ -343,7 +343,7 @@ class Configs(Case):
         self.assertIn("dataset_info.json", self.hone("config", "convert", factory, code=2).stderr)
         self.assertEqual(self.options(factory, "--data", "data/chats.jsonl")["dataset_path"], "data/chats.jsonl")
 
-    def test_completions_are_trained_alone_as_in_trl(self):
+    def test_only_completions_are_trained_as_in_trl(self):
         config = self.write("few.yaml", *GOOD["trl"])
         self.assertEqual(self.options(config)["train_on_inputs"], "true")
         strings = self.options(config, "--data", "data/prompts.jsonl")
@@ -380,7 +380,7 @@ class Configs(Case):
         child.returncode = os.waitstatus_to_exitcode(status)
         return child.returncode, (self.dir / "said").read_text(errors="replace"), 1024 * usage.ru_maxrss
 
-    def test_many_paths_take_memory_for_their_sum_alone(self):
+    def test_many_paths_take_memory_only_for_their_sum(self):
         names = [f"{i:04}-" + "x" * 400 for i in range(2000)]
         head = "base_model: model", "adapter: lora", "lora_r: 8", "lora_alpha: 16", "learning_rate: 1e-4", "micro_batch_size: 2", "num_epochs: 1"
         self.write("many.yml", *head, "datasets:", *(f"  - path: {name}" for name in names))

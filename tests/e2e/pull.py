@@ -81,7 +81,7 @@ class Pull(HubCase):
         self.assertEqual(self.pull()["downloaded_bytes"], 0)
         self.assertEqual(len(self.hub.requests), before + 1)                            # only the list
 
-    def test_a_second_pull_asks_for_the_list_alone(self):
+    def test_a_second_pull_asks_only_for_the_list(self):
         self.pull()
         before = len(self.hub.requests)
         self.assertEqual(self.pull()["downloaded_bytes"], 0)

@@ -155,7 +155,7 @@ class Server(HubCase):
         self.hub.extra = [{"rfilename": "x.json", "size": 1, "lfs": {"sha256": "../" * 20, "size": 1}}]
         self.fails(4, "pull", NAME, says=["x.json"])
 
-    def test_the_token_goes_to_the_hub_alone(self):
+    def test_the_token_goes_only_to_the_hub(self):
         os.environ["HF_TOKEN"] = f" {TOKEN}\n"
         result = subprocess.run([HONE, "pull", NAME], capture_output=True, text=True)
         self.assertEqual(result.returncode, 0, result.stderr)

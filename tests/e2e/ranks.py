@@ -230,7 +230,7 @@ class Tiny(Ranks):
         self.assertEqual(json.loads(r.stdout)["steps"], 2)
         self.assertEqual(lines(self.dir / "out")[0]["ranks"], 2)
 
-    def test_rank_0_alone_warns_of_options(self):
+    def test_only_rank_0_warns_of_options(self):
         r = subprocess.run(["mpirun", "-n", "3", HONE, *map(str, self.command("out", "--max-steps", 2))], capture_output=True, text=True,
                            timeout=600, env={**os.environ, **MPI})
         self.assertEqual(r.returncode, 0, r.stderr)

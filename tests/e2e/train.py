@@ -319,7 +319,7 @@ class Tiny(TrainCase):
             self.assertLessEqual(step["tokens"], 200)
             self.assertTrue(math.isfinite(step["loss"]))
 
-    def test_every_token_or_the_answers_alone_are_trained(self):
+    def test_every_token_or_only_the_answers_are_trained(self):
         answers = self.train("answers", "--max-steps", 1)
         every = self.train("every", "--max-steps", 1, "--train-on-inputs")
         self.assertEqual(every["data"]["trained_tokens"], every["data"]["tokens"] - 16)
@@ -427,7 +427,7 @@ class Tiny(TrainCase):
         self.assertRegex(message, "lora[-_]r")
         self.assertEqual(self.result("out"), before)
 
-    def test_a_run_goes_on_with_its_own_model_and_rows_alone(self):
+    def test_a_run_goes_on_only_with_its_own_model_and_rows(self):
         rows = self.data.read_text().splitlines()
         self.train("out")
         self.data.write_text("\n".join([rows[1], rows[0], *rows[2:]]) + "\n")
@@ -487,7 +487,7 @@ class Tiny(TrainCase):
         (self.dir / "whole/checkpoint-3").rename(self.dir / "whole/checkpoint-3.part")
         self.assertEqual(train("whole", 2), whole)
 
-    def test_a_run_goes_on_with_its_own_kind_of_adapter_alone(self):
+    def test_a_run_goes_on_only_with_its_own_kind_of_adapter(self):
         """Seen to fail: matrices of one module went on as those of another of the same size, or with another scale."""
         for name, *args in (("q", "--lora-target-modules", "q_proj"), ("o", "--lora-target-modules", "o_proj"),
                             ("alpha", "--lora-target-modules", "q_proj", "--lora-alpha", 4)):

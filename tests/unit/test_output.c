@@ -153,7 +153,7 @@ static void a_checkpoint_that_cannot_be_looked_at_is_left(void **state)
 }
 
 /* Fails if a save removes somebody's files that have the name of the folder, or of its part. */
-static void a_save_replaces_states_alone(void **state)
+static void a_save_replaces_only_states(void **state)
 {
     (void)state;
     struct rig r;
@@ -488,7 +488,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_a_killed_run_left_is_put_back_or_removed),
         cmocka_unit_test(a_checkpoint_that_cannot_be_looked_at_is_left),
-        cmocka_unit_test(a_save_replaces_states_alone),
+        cmocka_unit_test(a_save_replaces_only_states),
         cmocka_unit_test(a_checkpoint_that_cannot_be_removed_loses_its_name_and_costs_a_warning),
         cmocka_unit_test(a_result_of_no_checkpoint_is_moved_when_a_run_resumes),
         cmocka_unit_test(a_run_that_starts_over_moves_the_results_of_others),

@@ -213,7 +213,7 @@ static void a_norm_adds_to_the_stream_where_that_lies(void **state)
 }
 
 /* Seen to fail without the check in lower_launch. */
-static void columns_are_for_matmuls_alone(void **state)
+static void columns_are_only_for_matmuls(void **state)
 {
     (void)state;
     struct plan p;
@@ -407,7 +407,7 @@ int main(void)
         cmocka_unit_test(free_memory_is_joined_and_grown),
         cmocka_unit_test(an_op_in_place_takes_the_memory_of_an_input_that_dies),
         cmocka_unit_test(a_norm_adds_to_the_stream_where_that_lies),
-        cmocka_unit_test(columns_are_for_matmuls_alone),
+        cmocka_unit_test(columns_are_only_for_matmuls),
         cmocka_unit_test(an_input_that_is_read_once_more_keeps_its_memory),
         cmocka_unit_test(a_view_keeps_its_base_alive),
         cmocka_unit_test(an_alias_lies_where_its_input_does),
