@@ -28,6 +28,7 @@ if(NOT code EQUAL 0)
 endif()
 file(READ ${WORK}/out.h header)
 foreach(line "SIGNATURE_good_one .name = \"good_one\", .file = \"kernel\", .operands = 2, .sizes = 2, .numbers = 1\n"
+        "ARGUMENTS_good_one(operand, rows, size, number) operand(0), operand(1), rows, size(0), size(1), number(0)\n"
         "SIGNATURE_other .name = \"other\", .file = \"kernel\", .operands = 1, .sizes = 0, .numbers = 0\n")
     string(FIND "${header}" "${line}" at)
     if(at EQUAL -1)
