@@ -1,22 +1,13 @@
 /* add: y = x + d, in x's element type; in 16-bit runs the residual stream is wider than what is added to it. */
-#include "ops/op.h"
+#include "ops/elementwise.h"
 
-enum { X, D, INPUTS };
+#define ONLY_add
+#include "ops/add.kl"
+
+enum { X, D };
 enum { Y };
 
-static ALWAYS_INLINE void body(const struct call *c, int64_t begin, int64_t end, enum dtype tx, enum dtype td)
-{
-    const void *x = c->data[X], *d = c->data[D];
-    void *y = c->data[INPUTS + Y];
-    INDEPENDENT
-    for (int64_t i = begin; i < end; i++)
-        store(tx, y, i, load(tx, x, i) + load(td, d, i));
-}
-
-KERNEL_BODY static void add_forward(const struct call *c, int64_t begin, int64_t end)
-{
-    SPECIALISE2(c->dtype[X], c->dtype[D], body, c, begin, end);
-}
+ELEMENTWISE_HOST_OF_TWO(add, D)
 
 static enum status shape(struct program *p, struct node *n)
 {
@@ -52,7 +43,7 @@ const struct op OP(add) = {
     .outputs = {"y"},
     .shape = shape,
     .gradient = gradient,
-    .kernel = {SIGNATURE_add, .host = add_forward, .group = 256, .rows = 256},
+    .kernel = {SIGNATURE_add, .host = HOST(add), .group = 256, .rows = 256},
     .block = 16384,
     .in_place = 1 + X,
     .flops = flops,

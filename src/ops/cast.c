@@ -1,25 +1,16 @@
 /* cast: y = x in the element type of another value, `like`; without it in that of gradients. */
-#include "ops/op.h"
+#include "ops/elementwise.h"
+
+#define ONLY_cast
+#include "ops/cast.kl"
 
 enum { X, LIKE };
 enum { Y };
 enum { CAST_X, CAST_Y, CAST_OPERANDS };
 
-static ALWAYS_INLINE void body(const struct call *c, int64_t begin, int64_t end, enum dtype tx, enum dtype ty)
-{
-    const void *x = c->data[CAST_X];
-    void *y = c->data[CAST_Y];
-    INDEPENDENT
-    for (int64_t i = begin; i < end; i++)
-        store(ty, y, i, load(tx, x, i));
-}
+ELEMENTWISE_HOST_OF_TWO(cast, CAST_Y)
 
-KERNEL_BODY static void cast_forward(const struct call *c, int64_t begin, int64_t end)
-{
-    SPECIALISE2(c->dtype[CAST_X], c->dtype[CAST_Y], body, c, begin, end);
-}
-
-static const struct kernel kernel = {SIGNATURE_cast, .host = cast_forward, .group = 256, .rows = 256};
+static const struct kernel kernel = {SIGNATURE_cast, .host = HOST(cast), .group = 256, .rows = 256};
 
 static enum status shape(struct program *p, struct node *n)
 {

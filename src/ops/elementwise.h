@@ -1,8 +1,30 @@
-/* What ops that work element by element share: every input and output has the shape of the first input, outputs its type too. */
+/* What ops that work element by element share: every input and output has the shape of the first input, outputs its type too.
+ * Their formula is the text of the kernel, whose rows are elements; the host compiles it too (ops/text.h). */
 #ifndef OPS_ELEMENTWISE_H
 #define OPS_ELEMENTWISE_H
 
-#include "ops/op.h"
+#include "ops/text.h"
+
+/* HOST(name) from the text, which was included before. Operands are of one type, or one of them, `other`, may be of another. */
+#define ELEMENTWISE_HOST(name)                                                                                                   \
+    HOST_BODY(name, INDEPENDENT EACH_ROW(name, OPERAND_HERE), SPECIALISE(c->dtype[0], name##_body, c, begin, end), enum dtype dt)
+#define ELEMENTWISE_HOST_OF_TWO(name, other)                                                                                     \
+    HOST_BODY(name, enum {OTHER = other}; INDEPENDENT EACH_ROW(name, OPERAND_OF_TWO),                                            \
+                                          SPECIALISE2(c->dtype[0], c->dtype[other], name##_body, c, begin, end), enum dtype dt,  \
+                                          enum dtype dt2)
+#define OPERAND_OF_TWO(n) (n) == OTHER ? dt2 : dt, c->data[n]
+
+/* The part of a `struct op` that all of them have. */
+#define ELEMENTWISE_OP(id)                                                                                                       \
+    .name = #id, .shape = elementwise_shape, .kernel = {SIGNATURE_##id, .host = HOST(id), .group = 256, .rows = 256},            \
+    .block = 8192, .in_place = 1
+
+/* name_build, for examples: the op on new inputs (T, C), with up to two numbers. */
+#define ELEMENTWISE_BUILD(name, number, second)                                                                                  \
+    static struct value *name##_build(struct program *p, const int64_t *d)                                                       \
+    {                                                                                                                            \
+        return elementwise_build(p, OP_##name, d, number, second);                                                               \
+    }
 
 #define ELEMENTWISE_SIZES                                                                                                        \
     {                                                                                                                            \
@@ -39,7 +61,6 @@ static inline enum status elementwise_gradient(struct program *p, const struct n
     return OK;
 }
 
-/* For examples: the op on new inputs (T, C), with up to two numbers. */
 static inline struct value *elementwise_build(struct program *p, int op, const int64_t *d, double number, double second)
 {
     struct value *in[NODE_INPUTS];

@@ -1,0 +1,159 @@
+/* The formulas of the ops that have one text for all devices (src/ops/text.h), once more: in double, as their papers write them,
+ * and with nothing of that text. They are the host's functions of these ops in the reference; `ops gradient` holds those of
+ * backward passes against differences of the others.
+ */
+#include "ops/op.h"
+
+#define FORMULA(name)                                                                                                            \
+    void formula_##name(const struct call *c, int64_t begin, int64_t end);                                                       \
+    void formula_##name(const struct call *c, int64_t begin, int64_t end)
+
+static double sigmoid(double x)
+{
+    return 1 / (1 + exp(-x));
+}
+
+static double sigmoid_slope(double x)
+{
+    return sigmoid(x) * sigmoid(-x);
+}
+
+/* --- element by element ---------------------------------------------------------------------------------------------------- */
+
+FORMULA(add)
+{
+    const double *x = c->data[0], *d = c->data[1];
+    double *y = c->data[2];
+    for (int64_t i = begin; i < end; i++)
+        y[i] = x[i] + d[i];
+}
+
+FORMULA(cast)
+{
+    const double *x = c->data[0];
+    double *y = c->data[1];
+    for (int64_t i = begin; i < end; i++)
+        y[i] = x[i];
+}
+
+FORMULA(sigmoid_gate)
+{
+    const double *x = c->data[0], *gate = c->data[1];
+    double *y = c->data[2];
+    for (int64_t i = begin; i < end; i++)
+        y[i] = x[i] * sigmoid(gate[i]);
+}
+
+FORMULA(sigmoid_gate_bwd)
+{
+    const double *x = c->data[0], *gate = c->data[1], *dy = c->data[2];
+    double *dx = c->data[3], *dgate = c->data[4];
+    for (int64_t i = begin; i < end; i++) {
+        double by_gate = x[i] * sigmoid_slope(gate[i]) * dy[i];
+        dx[i] = sigmoid(gate[i]) * dy[i];
+        dgate[i] = by_gate;
+    }
+}
+
+FORMULA(softcap)
+{
+    const double *x = c->data[0];
+    double *y = c->data[1], cap = c->number[0];
+    for (int64_t i = begin; i < end; i++)
+        y[i] = tanh(x[i] / cap) * cap;
+}
+
+FORMULA(softcap_bwd)
+{
+    const double *x = c->data[0], *dy = c->data[1];
+    double *dx = c->data[2], cap = c->number[0];
+    for (int64_t i = begin; i < end; i++)
+        dx[i] = dy[i] / (cosh(x[i] / cap) * cosh(x[i] / cap));
+}
+
+/* --- gated activations: y = f(gate) · up ----------------------------------------------------------------------------------- */
+
+static double silu(double x)
+{
+    return x * sigmoid(x);
+}
+
+static double silu_slope(double x)
+{
+    return sigmoid(x) + x * sigmoid_slope(x);
+}
+
+/* Hendrycks and Gimpel, 2016: x / 2 · (1 + tanh u), u = √(2/π) · (x + 0.044715 x³). */
+static double gelu(double x)
+{
+    return x / 2 * (1 + tanh(sqrt(2 / acos(-1)) * (x + 0.044715 * pow(x, 3))));
+}
+
+static double gelu_slope(double x)
+{
+    double root = sqrt(2 / acos(-1)), t = tanh(root * (x + 0.044715 * pow(x, 3)));
+    return (1 + t) / 2 + x / 2 * (1 - t * t) * root * (1 + 0.134145 * x * x);
+}
+
+typedef double activation(double x);
+
+/* The gradients may lie where gate and up do. */
+static void gated(const double *gate, const double *up, double *y, int64_t begin, int64_t end, activation *f)
+{
+    for (int64_t i = begin; i < end; i++)
+        y[i] = f(gate[i]) * up[i];
+}
+
+static void gated_bwd(const double *gate, const double *up, const double *dy, double *dgate, double *dup, int64_t begin,
+                      int64_t end, activation *f, activation *slope)
+{
+    for (int64_t i = begin; i < end; i++) {
+        double by_gate = dy[i] * slope(gate[i]) * up[i], by_up = dy[i] * f(gate[i]);
+        dgate[i] = by_gate;
+        dup[i] = by_up;
+    }
+}
+
+FORMULA(swiglu)
+{
+    gated(c->data[0], c->data[1], c->data[2], begin, end, silu);
+}
+
+FORMULA(swiglu_bwd)
+{
+    gated_bwd(c->data[0], c->data[1], c->data[2], c->data[3], c->data[4], begin, end, silu, silu_slope);
+}
+
+FORMULA(geglu)
+{
+    gated(c->data[0], c->data[1], c->data[2], begin, end, gelu);
+}
+
+FORMULA(geglu_bwd)
+{
+    gated_bwd(c->data[0], c->data[1], c->data[2], c->data[3], c->data[4], begin, end, gelu, gelu_slope);
+}
+
+/* gpt-oss: gate · σ(alpha · gate) · (up + 1) of what was clamped before. */
+FORMULA(clamped_swiglu)
+{
+    const double *gate = c->data[0], *up = c->data[1];
+    double *y = c->data[2], alpha = c->number[0], limit = c->number[1];
+    for (int64_t i = begin; i < end; i++) {
+        double g = fmin(gate[i], limit), u = fmax(fmin(up[i], limit), -limit);
+        y[i] = (u + 1) * g * sigmoid(alpha * g);
+    }
+}
+
+FORMULA(clamped_swiglu_bwd)
+{
+    const double *gate = c->data[0], *up = c->data[1], *dy = c->data[2];
+    double *dgate = c->data[3], *dup = c->data[4], alpha = c->number[0], limit = c->number[1];
+    for (int64_t i = begin; i < end; i++) {
+        double g = fmin(gate[i], limit), u = fmax(fmin(up[i], limit), -limit);
+        double by_gate = (u + 1) * (sigmoid(alpha * g) + alpha * g * sigmoid_slope(alpha * g)) * dy[i];
+        double by_up = g * sigmoid(alpha * g) * dy[i];
+        dgate[i] = g < gate[i] ? 0 : by_gate;
+        dup[i] = fabs(up[i]) > limit ? 0 : by_up;
+    }
+}
