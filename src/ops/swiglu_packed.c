@@ -1,31 +1,18 @@
-/* swiglu_packed: y = silu(gate) · up of x = [gate | up] (T, 2 · F): of two layers that write side by side. ops/swiglu.c is the
- * same on two values, and has the formula of the backward pass, which writes the gradients side by side too. */
-#include "ops/op.h"
+/* swiglu_packed: y = silu(gate) · up of x = [gate | up] (T, 2 · F): of two layers that write side by side. swiglu.kl has the
+ * formula, and that of the backward pass, which writes the gradients side by side too. */
+#include "ops/text.h"
 
-enum { X, INPUTS };
+#define ONLY_swiglu_packed
+#define ONLY_swiglu_packed_bwd
+#include "ops/swiglu.kl"
+
+enum { X };
 enum { Y };
-enum { BWD_X, BWD_DY, BWD_INPUTS };
+enum { BWD_X, BWD_DY };
 enum { BWD_DX };
 enum { T, F };
 
-static ALWAYS_INLINE void body(const struct call *c, int64_t begin, int64_t end, enum dtype dt)
-{
-    const void *x = c->data[X];
-    void *y = c->data[INPUTS + Y];
-    int64_t size = c->dim[F];
-    for (int64_t t = begin; t < end; t++) {
-        INDEPENDENT
-        for (int64_t i = 0; i < size; i++) {
-            real gate = load(dt, x, 2 * t * size + i);
-            store(dt, y, t * size + i, gate / (1 + real_exp(-gate)) * load(dt, x, (2 * t + 1) * size + i));
-        }
-    }
-}
-
-KERNEL_BODY static void swiglu_packed_forward(const struct call *c, int64_t begin, int64_t end)
-{
-    SPECIALISE(c->dtype[X], body, c, begin, end);
-}
+ROWS_HOST(swiglu_packed)
 
 static enum status shape(struct program *p, struct node *n)
 {
@@ -77,7 +64,7 @@ const struct op OP(swiglu_packed) = {
     .outputs = {"y"},
     .shape = shape,
     .gradient = gradient,
-    .kernel = {SIGNATURE_swiglu_packed, .host = swiglu_packed_forward, .group = 256, .rows = 1},
+    .kernel = {SIGNATURE_swiglu_packed, .host = HOST(swiglu_packed), .group = 256, .rows = 1},
     .block = 8,
     .cheap = true,
     .flops = flops,
@@ -86,27 +73,7 @@ const struct op OP(swiglu_packed) = {
 
 /* --- backward ----------------------------------------------------------------------------------------------------------- */
 
-static ALWAYS_INLINE void body_bwd(const struct call *c, int64_t begin, int64_t end, enum dtype dt)
-{
-    const void *x = c->data[BWD_X], *dys = c->data[BWD_DY];
-    void *dx = c->data[BWD_INPUTS + BWD_DX];
-    int64_t size = c->dim[F];
-    for (int64_t t = begin; t < end; t++) {
-        int64_t at = 2 * t * size;
-        INDEPENDENT
-        for (int64_t i = 0; i < size; i++) {
-            real gate = load(dt, x, at + i), up = load(dt, x, at + size + i), dy = load(dt, dys, t * size + i);
-            real s = 1 / (1 + real_exp(-gate));
-            store(dt, dx, at + i, dy * up * s * (1 + gate * (1 - s)));
-            store(dt, dx, at + size + i, dy * gate * s);
-        }
-    }
-}
-
-KERNEL_BODY static void swiglu_packed_backward(const struct call *c, int64_t begin, int64_t end)
-{
-    SPECIALISE(c->dtype[BWD_X], body_bwd, c, begin, end);
-}
+ROWS_HOST(swiglu_packed_bwd)
 
 static enum status shape_bwd(struct program *p, struct node *n)
 {
@@ -133,7 +100,7 @@ const struct op OP(swiglu_packed_bwd) = {
     .inputs = {"x", "dy"},
     .outputs = {"dx"},
     .shape = shape_bwd,
-    .kernel = {SIGNATURE_swiglu_packed_bwd, .host = swiglu_packed_backward, .group = 256, .rows = 1},
+    .kernel = {SIGNATURE_swiglu_packed_bwd, .host = HOST(swiglu_packed_bwd), .group = 256, .rows = 1},
     .block = 8,
     .in_place = 1 + BWD_X,
     .examples = examples_bwd,

@@ -134,6 +134,26 @@ FORMULA(geglu_bwd)
     gated_bwd(c->data[0], c->data[1], c->data[2], c->data[3], c->data[4], begin, end, gelu, gelu_slope);
 }
 
+/* gate and up side by side, each of so many columns. */
+FORMULA(swiglu_packed)
+{
+    int64_t columns = c->dim[1];
+    for (int64_t t = begin; t < end; t++) {
+        const double *gate = (const double *)c->data[0] + 2 * t * columns;
+        gated(gate, gate + columns, (double *)c->data[1] + t * columns, 0, columns, silu);
+    }
+}
+
+FORMULA(swiglu_packed_bwd)
+{
+    int64_t columns = c->dim[1];
+    for (int64_t t = begin; t < end; t++) {
+        const double *gate = (const double *)c->data[0] + 2 * t * columns, *dy = (const double *)c->data[1] + t * columns;
+        double *dgate = (double *)c->data[2] + 2 * t * columns;
+        gated_bwd(gate, gate + columns, dy, dgate, dgate + columns, 0, columns, silu, silu_slope);
+    }
+}
+
 /* gpt-oss: gate · σ(alpha · gate) · (up + 1) of what was clamped before. */
 FORMULA(clamped_swiglu)
 {
