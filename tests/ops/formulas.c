@@ -3,6 +3,7 @@
  * backward passes against differences of the others.
  */
 #include "ops/op.h"
+#include "ops/optimizers/update.h"
 
 #define FORMULA(name)                                                                                                            \
     void formula_##name(const struct call *c, int64_t begin, int64_t end);                                                       \
@@ -175,5 +176,65 @@ FORMULA(clamped_swiglu_bwd)
         double by_up = g * sigmoid(alpha * g) * dy[i];
         dgate[i] = g < gate[i] ? 0 : by_gate;
         dup[i] = fabs(up[i]) > limit ? 0 : by_up;
+    }
+}
+
+/* --- optimizers ------------------------------------------------------------------------------------------------------------ */
+
+/* What an element's step takes from the operands that all optimizers have. */
+struct element {
+    double lr, decay, grad;
+    bool applies; /* else only g is zeroed */
+};
+
+static struct element element_of(const struct call *c, int64_t i)
+{
+    const double *g = c->data[1], *control = c->data[2], *rates = c->data[3];
+    const int32_t *ranges = c->data[4];
+    int64_t last = c->dim[1] - 1, k = 0;
+    while (k < last && ranges[2 * k] * 128 <= i)
+        k++;
+    const double *rate = rates + 2 * ranges[2 * k + 1];
+    return (struct element){rate[0], rate[1], g[i] * control[0], control[2] > 0};
+}
+
+static void put(const struct call *c, int64_t i, double w)
+{
+    double *copy = c->data[6];
+    ((double *)c->data[0])[i] = w;
+    if (copy)
+        copy[i] = w;
+}
+
+/* Loshchilov and Hutter, 2019; control has 1 − beta1^t and the root of 1 − beta2^t. */
+FORMULA(adamw)
+{
+    const double *control = c->data[2], *hyper = c->data[5];
+    double *w = c->data[0], *g = c->data[1], *m = c->data[7], *v = c->data[8];
+    for (int64_t i = begin * 128; i < end * 128 && i < c->dim[0]; i++) {
+        struct element e = element_of(c, i);
+        g[i] = 0;
+        if (!e.applies)
+            continue;
+        m[i] = hyper[STEP_BETA1] * m[i] + hyper[STEP_REST1] * e.grad;
+        v[i] = hyper[STEP_BETA2] * v[i] + hyper[STEP_REST2] * e.grad * e.grad;
+        double mean = m[i] / control[3], size = sqrt(v[i] / (control[4] * control[4]));
+        put(c, i, w[i] - e.lr * (mean / (size + hyper[STEP_EPSILON]) + e.decay * w[i]));
+    }
+}
+
+/* Chen et al., 2023. */
+FORMULA(lion)
+{
+    const double *hyper = c->data[5];
+    double *w = c->data[0], *g = c->data[1], *m = c->data[7];
+    for (int64_t i = begin * 128; i < end * 128 && i < c->dim[0]; i++) {
+        struct element e = element_of(c, i);
+        g[i] = 0;
+        if (!e.applies)
+            continue;
+        double way = hyper[STEP_BETA1] * m[i] + hyper[STEP_REST1] * e.grad;
+        m[i] = hyper[STEP_BETA2] * m[i] + hyper[STEP_REST2] * e.grad;
+        put(c, i, w[i] - e.lr * ((way > 0) - (way < 0) + e.decay * w[i]));
     }
 }

@@ -7,52 +7,17 @@
  */
 #include "ops/optimizers/update.h"
 
-enum { M = STATE, STATES = M + 1 - STATE };
+#define ONLY_lion
+#include "ops/optimizers/lion.kl"
 
-static ALWAYS_INLINE void update(const struct call *c, int64_t begin, int64_t end, const real *rates)
-{
-    real *w = c->data[W], *g = c->data[G], *m = c->data[M];
-    const real *hyper = c->data[HYPER];
-    real scale = ((const real *)c->data[CONTROL])[0], rate = rates[0], decay = rates[0] * rates[1];
-    real beta1 = hyper[STEP_BETA1], rest1 = hyper[STEP_REST1], beta2 = hyper[STEP_BETA2], rest2 = hyper[STEP_REST2];
-    INDEPENDENT
-    for (int64_t i = begin; i < end; i++) {
-        real grad = g[i] * scale, way = beta1 * m[i] + rest1 * grad;
-        w[i] = w[i] - decay * w[i] - (way > 0 ? rate : way < 0 ? -rate : 0);
-        m[i] = beta2 * m[i] + rest2 * grad;
-        g[i] = 0;
-    }
-    update_copy(c, begin, end);
-}
-
-KERNEL_BODY static void lion_forward(const struct call *c, int64_t begin, int64_t end)
-{
-    update_pieces(c, begin, end, update);
-}
-
-static const struct kernel kernel = {SIGNATURE_lion, .host = lion_forward, .group = PIECE, .rows = 1, .defines = DEFINE(PIECE)};
-
-static enum status shape(struct program *p, struct node *n)
-{
-    return update_shape(p, n, STATES);
-}
-
-static enum status lower(struct lowering *l, const struct node *n)
-{
-    return update_lower(l, n, &kernel);
-}
+UPDATE(lion, "m")
 
 static double flops(const struct node *n)
 {
-    return 10.0 * (double)n->size[N];
+    return 10.0 * (double)n->size[ELEMENTS];
 }
 
-static struct value *build(struct program *p, const int64_t *d)
-{
-    return update_example(p, d, OP_lion, STATES, (const char *const[]){"m"});
-}
-
-static const struct op_example examples[] = UPDATE_EXAMPLES(build);
+static const struct op_example examples[] = UPDATE_EXAMPLES(lion_build);
 
 const struct op OP(lion) = {
     .name = "lion",
@@ -60,8 +25,8 @@ const struct op OP(lion) = {
                "g' = control[0] · g; copy = w; g = 0",
     .inputs = {"w", "g", "control", "rates", "ranges", "hyper", "copy?", "m"},
     .outputs = {"w", "g", "m", "copy"},
-    .shape = shape,
-    .lower = lower,
+    .shape = lion_shape,
+    .lower = lion_lower,
     .flops = flops,
     .examples = examples,
 };

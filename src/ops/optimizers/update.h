@@ -4,18 +4,28 @@
  * copy in the run's type. control comes from `clip`: the gradient is g' = control[0] · g, and if control[2] is 0 the step is
  * skipped: only g is zeroed. Ranges {end in pieces of 128 elements, group}, ascending, assign elements to groups; a group has its
  * own learning rate and decay. The step's other numbers are in hyper (enum step_number). The op has no gradient.
+ *
+ * The formula is the text of the kernel, for the host too (ops/text.h); there a row of it is an element.
  */
 #ifndef OPS_OPTIMIZERS_UPDATE_H
 #define OPS_OPTIMIZERS_UPDATE_H
 
-#include "ops/op.h"
+#include "ops/text.h"
 
 enum { W, G, CONTROL, RATES, RANGES, HYPER, COPY, STATE };
 enum { W_AFTER, G_AFTER, STATE_AFTER };
-enum { N, K };
+enum { ELEMENTS, RANGE_COUNT }; /* N and K of the text */
 
 #define PIECE 128 /* and work-items of a group */
 enum { PIECES_AT_ONCE = 128 };
+
+/* On the host (device/dialect.h has it for others): the element, its gradient and weight, and the rate and decay of its group.
+ * The copy is made of many elements at once. */
+#define UPDATE_BEGIN                                                                                                             \
+    i64 i = row_;                                                                                                                \
+    float rate = LOAD(3, rates, 0), decay = rate * LOAD(3, rates, 1);                                                            \
+    float grad = LOAD(1, g, i) * LOAD(2, control, 0), old = LOAD(0, w, i)
+#define HAS_6 0
 
 /* Updates elements [begin, end) of one group: rates = {learning rate, decay}. */
 typedef void update_group(const struct call *c, int64_t begin, int64_t end, const real *rates);
@@ -38,7 +48,7 @@ static inline int64_t update_range(const int32_t *ranges, int64_t count, int64_t
 static ALWAYS_INLINE void update_pieces(const struct call *c, int64_t begin, int64_t end, update_group *update)
 {
     const int32_t *ranges = c->data[RANGES];
-    int64_t count = c->dim[K], last = end * PIECE < c->dim[N] ? end * PIECE : c->dim[N];
+    int64_t count = c->dim[RANGE_COUNT], last = end * PIECE < c->dim[ELEMENTS] ? end * PIECE : c->dim[ELEMENTS];
     if (((const real *)c->data[CONTROL])[2] == 0) {
         memset((real *)c->data[G] + begin * PIECE, 0, (size_t)(last - begin * PIECE) * sizeof(real));
         return;
@@ -67,22 +77,22 @@ static ALWAYS_INLINE void update_copy(const struct call *c, int64_t begin, int64
 static inline enum status update_shape(struct program *p, struct node *n, int states)
 {
     TRY(node_expect(n, W, 1, SHAPE(-1)));
-    n->size[N] = n->in[W]->shape[0];
-    TRY(node_expect(n, G, 1, SHAPE(n->size[N])));
+    n->size[ELEMENTS] = n->in[W]->shape[0];
+    TRY(node_expect(n, G, 1, SHAPE(n->size[ELEMENTS])));
     TRY(node_expect(n, CONTROL, 1, SHAPE(5)));
     TRY(node_expect(n, RATES, 2, SHAPE(-1, 2)));
     TRY(node_expect(n, RANGES, 2, SHAPE(-1, 2)));
     TRY(node_expect(n, HYPER, 1, SHAPE(STEP_NUMBERS)));
-    n->size[K] = n->in[RANGES]->shape[0];
-    n->rows = (n->size[N] + PIECE - 1) / PIECE;
+    n->size[RANGE_COUNT] = n->in[RANGES]->shape[0];
+    n->rows = (n->size[ELEMENTS] + PIECE - 1) / PIECE;
     node_alias(p, n, W_AFTER, W);
     node_alias(p, n, G_AFTER, G);
     for (int i = 0; i < states; i++) {
-        TRY(node_expect(n, STATE + i, 1, SHAPE(n->size[N])));
+        TRY(node_expect(n, STATE + i, 1, SHAPE(n->size[ELEMENTS])));
         node_alias(p, n, STATE_AFTER + i, STATE + i);
     }
     if (n->in[COPY]) {
-        TRY(node_expect(n, COPY, 1, SHAPE(n->size[N])));
+        TRY(node_expect(n, COPY, 1, SHAPE(n->size[ELEMENTS])));
         node_alias(p, n, STATE_AFTER + states, COPY);
     }
     return program_status(p);
@@ -93,6 +103,47 @@ static inline enum status update_lower(struct lowering *l, const struct node *n,
 {
     return lower_launch(l, kernel, n->in_count, n->in, n->size, n->number, n->rows, PIECES_AT_ONCE);
 }
+
+/* What all elements of a group share. As a copy, so that a compiler sees that no element changes it. */
+struct update_shared {
+    real control[5], rates[2], hyper[STEP_NUMBERS];
+};
+
+static ALWAYS_INLINE struct update_shared update_shared(const struct call *c, const real *rates)
+{
+    struct update_shared s;
+    memcpy(s.control, c->data[CONTROL], sizeof s.control);
+    memcpy(s.rates, rates, sizeof s.rates);
+    memcpy(s.hyper, c->data[HYPER], sizeof s.hyper);
+    return s;
+}
+
+#define UPDATE_OPERAND(n) DTYPE_F32, (n) == CONTROL ? s.control : (n) == RATES ? s.rates : (n) == HYPER ? s.hyper : c->data[n]
+#define UPDATE_ELEMENTS(name)                                                                                                    \
+    struct update_shared s = update_shared(c, rates);                                                                            \
+    INDEPENDENT                                                                                                                  \
+    EACH_ROW(name, UPDATE_OPERAND);                                                                                              \
+    update_copy(c, begin, end)
+
+/* An optimizer with state arrays of these names: HOST(name) from the text, which was included before, and its functions. */
+#define UPDATE(name, ...)                                                                                                        \
+    HOST_BODY(name, UPDATE_ELEMENTS(name), update_pieces(c, begin, end, name##_body), const real *rates)                         \
+    static const char *const name##_states[] = {__VA_ARGS__};                                                                    \
+    enum { name##_state_count = sizeof name##_states / sizeof *name##_states };                                                  \
+    static enum status name##_shape(struct program *p, struct node *n)                                                           \
+    {                                                                                                                            \
+        return update_shape(p, n, name##_state_count);                                                                           \
+    }                                                                                                                            \
+    static enum status name##_lower(struct lowering *l, const struct node *n)                                                    \
+    {                                                                                                                            \
+        static const struct kernel kernel = {SIGNATURE_##name, .host = HOST(name), .group = PIECE, .rows = 1,                    \
+                                             .defines = DEFINE(PIECE)};                                                          \
+        return update_lower(l, n, &kernel);                                                                                      \
+    }                                                                                                                            \
+    static struct value *name##_build(struct program *p, const int64_t *d)                                                       \
+    {                                                                                                                            \
+        return update_example(p, d, OP_##name, name##_state_count, name##_states);                                               \
+    }
 
 /* --- examples ----------------------------------------------------------------------------------------------------------- */
 
