@@ -272,3 +272,26 @@ void lower_free(struct lowering *l)
     memory_free(l->list);
     *l = (struct lowering){0};
 }
+
+static enum status rewrite_command(const struct lowering *l, int64_t i, struct lowering *to, lower_put *before, lower_put *after,
+                                   void *with)
+{
+    to->node = l->list[i].node;
+    if (before)
+        TRY(before(with, to, i));
+    TRY(memory_grow(&to->list, &to->capacity, to->count + 1, (int64_t)sizeof *to->list));
+    to->list[to->count++] = l->list[i];
+    return after ? after(with, to, i) : OK;
+}
+
+enum status lower_rewrite(struct lowering *l, lower_put *before, lower_put *after, void *with)
+{
+    struct lowering to = {.program = l->program, .device = l->device};
+    enum status status = OK;
+    for (int64_t i = 0; i < l->count && status == OK; i++)
+        status = rewrite_command(l, i, &to, before, after, with);
+    lower_free(status == OK ? l : &to);
+    if (status == OK)
+        *l = to;
+    return status;
+}

@@ -25,6 +25,12 @@ struct lowering {
 enum status lower_program(struct lowering *l, struct program *p, struct device *device);
 void lower_free(struct lowering *l);
 
+/* Makes the list once more, with other commands between its own. For each command, whose place in the list is given, `before` and
+ * `after` (NULL: nothing) put to the end of `to` what comes there; `after` may change the command too, which is the last one
+ * there then. If one fails the list stays as it was. */
+typedef enum status lower_put(void *with, struct lowering *to, int64_t command);
+enum status lower_rewrite(struct lowering *l, lower_put *before, lower_put *after, void *with);
+
 /* For op->lower. A kernel gets as many values as its signature has operands (ERR_INTERNAL), in that order. */
 enum status lower_launch(struct lowering *l, const struct kernel *kernel, int count, struct value *const *values,
                          const int64_t *size, const double *number, int64_t rows, int64_t block);

@@ -22,6 +22,7 @@ struct bundle { /* those of a layer */
 
 struct moving {
     struct engine *engine;
+    struct program *program;
     struct lowering *to;
     struct away *away;
     int64_t count, capacity;
@@ -74,9 +75,9 @@ static enum status fill_group(struct moving *m, int64_t layer, int64_t min_bytes
         m->bytes += align_up(value_bytes(a->root));
         g->from = max(g->from, a->from);
         g->until = min(g->until, a->until);
-        a->back = program_scratch(m->to->program, a->root->dtype, a->root->rank, a->root->shape);
+        a->back = program_scratch(m->program, a->root->dtype, a->root->rank, a->root->shape);
         if (!a->back)
-            return program_status(m->to->program);
+            return program_status(m->program);
         g->root[g->count] = a->root;
         g->back[g->count++] = a->back;
     }
@@ -103,7 +104,7 @@ static enum status make_groups(struct moving *m)
 
 static enum status offload_put_copies(struct moving *m, int64_t group, bool out)
 {
-    struct program *p = m->to->program;
+    struct program *p = m->program;
     int lane = (int)(group % 2) + (out ? LANES_OUT : LANES_IN);
     for (int64_t i = 0; i < m->count; i++) {
         const struct away *a = &m->away[i];
@@ -145,45 +146,40 @@ static struct value *now(struct moving *m, struct value *v, int64_t command)
     for (int64_t i = 0; v && i < m->count; i++) {
         const struct away *a = &m->away[i];
         if (a->group >= 0 && value_root(v) == a->root && command >= a->until)
-            return v == a->root ? a->back : program_view_like(m->to->program, a->back, v);
+            return v == a->root ? a->back : program_view_like(m->program, a->back, v);
     }
     return v;
 }
 
-static enum status offload_put_command(struct moving *m, const struct lowered *c, int64_t command)
-{
-    TRY(memory_grow(&m->to->list, &m->to->capacity, m->to->count + 1, (int64_t)sizeof *m->to->list));
-    struct lowered *to = &m->to->list[m->to->count++];
-    *to = *c;
-    for (int o = 0; o < c->values; o++)
-        to->value[o] = now(m, c->value[o], command);
-    to->in = now(m, c->in, command);
-    to->out = now(m, c->out, command);
-    return program_status(m->to->program);
-}
-
 /* A group begins to come when the one before it is used, the first halfway between the last to leave and its own use. */
-static enum status offload_put_all(struct moving *m, const struct lowering *l)
+static enum status offload_before(void *moving, struct lowering *to, int64_t command)
 {
+    struct moving *m = moving;
     const struct bundle *first = m->group;
-    int64_t begins = first->from + 1 + (first->until - first->from - 1) / 2;
-    for (int64_t i = 0; i < l->count; i++) {
-        m->to->node = l->list[i].node;
-        if (i == begins)
+    m->to = to;
+    if (command == first->from + 1 + (first->until - first->from - 1) / 2)
+        TRY(come(m));
+    while (m->used < m->groups && command >= m->group[m->used].until) {
+        TRY(put_arrive(m, m->used++, false));
+        if (m->coming < m->groups)
             TRY(come(m));
-        while (m->used < m->groups && i >= m->group[m->used].until) {
-            TRY(put_arrive(m, m->used++, false));
-            if (m->coming < m->groups)
-                TRY(come(m));
-        }
-        TRY(offload_put_command(m, &l->list[i], i));
-        if (m->left < m->groups && m->group[m->groups - 1 - m->left].from == i)
-            TRY(offload_leave(m));
     }
     return OK;
 }
 
-static enum status offload_move(struct moving *m, const struct lowering *l)
+static enum status offload_after(void *moving, struct lowering *to, int64_t command)
+{
+    struct moving *m = moving;
+    struct lowered *c = &to->list[to->count - 1];
+    for (int o = 0; o < c->values; o++)
+        c->value[o] = now(m, c->value[o], command);
+    c->in = now(m, c->in, command);
+    c->out = now(m, c->out, command);
+    TRY(program_status(m->program));
+    return m->left < m->groups && m->group[m->groups - 1 - m->left].from == command ? offload_leave(m) : OK;
+}
+
+static enum status offload_move(struct moving *m, struct lowering *l)
 {
     struct offload *f = &m->engine->offload;
     TRY(offload_find(m, l));
@@ -196,24 +192,14 @@ static enum status offload_move(struct moving *m, const struct lowering *l)
         f->host->assembled = f->host->in_host = true; /* it is not a weight */
     }
     f->host->shape[0] = max(f->host->shape[0], words);
-    return offload_put_all(m, l);
+    return lower_rewrite(l, offload_before, offload_after, m);
 }
 
 enum status offload_lower(struct engine *e, struct lowering *l, int64_t *bytes)
 {
-    struct lowering to = {.program = l->program, .device = l->device};
-    struct moving m = {.engine = e, .to = &to};
-    *bytes = 0;
-    if (!e->offload.wanted)
-        return OK;
-    enum status status = offload_move(&m, l);
-    if (status == OK && m.groups) {
-        lower_free(l);
-        *l = to;
-        *bytes = m.bytes;
-    } else {
-        lower_free(&to);
-    }
+    struct moving m = {.engine = e, .program = l->program};
+    enum status status = e->offload.wanted ? offload_move(&m, l) : OK;
+    *bytes = m.bytes;
     memory_free(m.away);
     memory_free(m.group);
     return status;

@@ -74,6 +74,7 @@ struct rewriting {
     const struct scatter *s;
     struct lowering *to;
     struct use *uses;
+    int64_t commands; /* of the program itself */
     bool overlaps;
     int64_t open; /* the bucket whose reduction was begun last, and is not waited for; -1: none */
     int64_t done; /* buckets that were reduced */
@@ -207,20 +208,24 @@ static enum status wait_at_end(struct rewriting *w)
     return OK;
 }
 
-static enum status put_in(struct rewriting *w, const struct lowering *l)
+/* A bucket that is an activation begins as zeros. */
+static enum status scatter_before(void *rewriting, struct lowering *to, int64_t command)
 {
-    for (int64_t i = 0; i < l->count; i++) {
-        w->to->node = l->list[i].node;
-        for (int64_t b = 0; b < w->s->bucket_count; b++)
-            if (w->uses[b].first == i && w->s->kind == SCATTER_KEEP)
-                TRY(lower_fill(w->to, w->uses[b].memory));
-        TRY(memory_grow(&w->to->list, &w->to->capacity, w->to->count + 1, (int64_t)sizeof *w->to->list));
-        w->to->list[w->to->count++] = l->list[i];
-        for (int64_t b = 0; b < w->s->bucket_count; b++)
-            if (w->uses[b].first >= 0 && w->uses[b].last == i)
-                TRY(w->s->kind == SCATTER_KEEP ? reduce_to_keepers(w, b) : reduce_all(w, b));
-    }
-    return wait_at_end(w);
+    const struct rewriting *w = rewriting;
+    for (int64_t b = 0; b < w->s->bucket_count; b++)
+        if (w->uses[b].first == command && w->s->kind == SCATTER_KEEP)
+            TRY(lower_fill(to, w->uses[b].memory));
+    return OK;
+}
+
+static enum status scatter_after(void *rewriting, struct lowering *to, int64_t command)
+{
+    struct rewriting *w = rewriting;
+    w->to = to;
+    for (int64_t b = 0; b < w->s->bucket_count; b++)
+        if (w->uses[b].first >= 0 && w->uses[b].last == command)
+            TRY(w->s->kind == SCATTER_KEEP ? reduce_to_keepers(w, b) : reduce_all(w, b));
+    return command == w->commands - 1 ? wait_at_end(w) : OK;
 }
 
 /* The order of the first program is that of all. */
@@ -251,31 +256,24 @@ static bool has_gradients(const struct lowering *l)
     return false;
 }
 
-static enum status rewrite(struct engine *e, const struct lowering *l, struct lowering *to, struct use *uses)
+static enum status put_in(struct engine *e, struct lowering *l, struct use *uses)
 {
-    struct rewriting w = {&e->scatter, to, uses, device_overlaps(e->device), -1, 0};
+    struct rewriting w = {&e->scatter, NULL, uses, l->count, device_overlaps(e->device), -1, 0};
     TRY(find_uses(&w, l));
     TRY(scatter_check_order(&e->scatter, uses, l->count));
-    return put_in(&w, l);
+    return lower_rewrite(l, scatter_before, scatter_after, &w);
 }
 
 enum status scatter_lower(struct engine *e, struct lowering *l)
 {
     struct scatter *s = &e->scatter;
-    struct lowering to = {.program = l->program, .device = l->device};
     if (s->kind == SCATTER_NONE || !has_gradients(l))
         return OK;
     if (!s->sums)
         TRY(scatter_lay_out(e));
     struct use *uses = memory_alloc(s->bucket_count * (int64_t)sizeof *uses);
-    enum status status = uses ? rewrite(e, l, &to, uses) : ERR_MEMORY;
+    enum status status = uses ? put_in(e, l, uses) : ERR_MEMORY;
     memory_free(uses);
-    if (status == OK) {
-        lower_free(l);
-        *l = to;
-    } else {
-        lower_free(&to);
-    }
     return status;
 }
 
