@@ -122,7 +122,7 @@ static void copied_bytes(const struct session *s, int64_t *largest, int64_t *off
         for (int64_t k = 0; k < l->count; k++) {
             const struct command *c = &l->list[k].command;
             bytes += c->kind == COMMAND_COPY ? c->copy.bytes : 0;
-            activations += c->kind == COMMAND_COPY && c->copy.lane >= STREAMED_STAGES ? c->copy.bytes : 0;
+            activations += c->kind == COMMAND_COPY && c->copy.lane >= STAGES ? c->copy.bytes : 0;
         }
         *offloaded = bytes > *largest ? activations : *offloaded;
         *largest = max(*largest, bytes);
@@ -143,7 +143,7 @@ static json_t *make_plan(struct session *s, int64_t slots, const char *method, c
     session_costs(s, &costs);
     int64_t cache = session_cache(s, total - mapped, &costs);
     const struct gpu_spec *card = kernel_list_card(s->device);
-    const struct streamed *streamed = &s->engine.streamed;
+    const struct staged *streamed = &s->engine.streamed;
     int64_t copied, offloaded;
     copied_bytes(s, &copied, &offloaded);
     struct plan plan = {

@@ -129,11 +129,11 @@ static enum status copied_a_token(const struct build *b, bool streams, double *b
     const struct store *store = &b->session.model.store;
     int64_t layers = INT32_MAX, resident = layers, saved = 0, copied = 0;
     if (streams)
-        TRY(streamed_saves(store, resident, &layers, &saved));
+        TRY(staged_saves(store, resident, &layers, &saved));
     for (resident = layers; streams && resident > 0 && room_left(b, saved) < 0;)
-        TRY(streamed_saves(store, --resident, &layers, &saved));
+        TRY(staged_saves(store, --resident, &layers, &saved));
     if (streams)
-        TRY(streamed_copies(store, resident, &copied));
+        TRY(staged_copies(store, resident, &copied));
     copied += 2 * b->session.engine.programs[b->micro.program[0][0]].offloaded;
     *bytes = (double)copied / (double)b->slots;
     return OK;
@@ -169,7 +169,7 @@ static enum status fit_with_host(struct build *b, const struct sizes *z, struct 
 enum status micro_size(struct build *b, int64_t asked)
 {
     const struct options *o = b->job->options;
-    const struct streamed *streamed = &b->session.engine.streamed;
+    const struct staged *streamed = &b->session.engine.streamed;
     int64_t min_slots = SLOTS_STEP, max_slots = SLOTS_DEFAULT, step = 0;
     int64_t enough = b->session.device->class->compiles ? SLOTS_GPU_MAX : SLOTS_DEFAULT;
     min_slots = b->rows->data.longest > min_slots ? b->rows->data.longest : min_slots;
@@ -198,7 +198,7 @@ enum status micro_size(struct build *b, int64_t asked)
                       .asked = wanted,
                       .first = first,
                       .last = last,
-                      .streams = streamed->wanted && streamed->resident != STREAMED_AUTO,
+                      .streams = streamed->wanted && streamed->resident != RESIDENT_AUTO,
                       .offloads = b->session.engine.offload.wanted};
     struct sizes best = z;
     TRY(fit_size(b, &z, &fit));

@@ -47,7 +47,7 @@ static enum status session_quantise(struct session *s, const struct session_opti
 /* What --resident-layers and --activation-offloading say. */
 static enum status read_places(struct session *s, const struct session_options *o)
 {
-    struct streamed *streamed = &s->engine.streamed;
+    struct staged *streamed = &s->engine.streamed;
     const char *words = o->resident_layers;
     bool copies = device_copies(s->device);
     char *end;
@@ -59,7 +59,7 @@ static enum status read_places(struct session *s, const struct session_options *
                     s->device->class->name);
     if (!words || !strcmp(words, "all"))
         return OK;
-    *streamed = (struct streamed){.wanted = copies && !o->shard_weights, .resident = STREAMED_AUTO};
+    *streamed = (struct staged){.wanted = copies && !o->shard_weights, .resident = RESIDENT_AUTO};
     if (!strcmp(words, "auto"))
         return OK;
     long long count = strtoll(words, &end, 10);
@@ -194,11 +194,11 @@ enum status session_add_program(struct session *s, struct program *p, int64_t *i
 
 enum status session_saves(const struct session *s, int64_t *bytes)
 {
-    const struct streamed *streamed = &s->engine.streamed;
+    const struct staged *streamed = &s->engine.streamed;
     int64_t layers;
     *bytes = 0;
     if (streamed->wanted)
-        TRY(streamed_saves(&s->model.store, max(streamed->resident, 0), &layers, bytes));
+        TRY(staged_saves(&s->model.store, max(streamed->resident, 0), &layers, bytes));
     *bytes = max(*bytes, 0);
     return OK;
 }
@@ -213,14 +213,14 @@ static enum status fit_layers(struct session *s, int64_t layers)
         ROUNDED = 64,
         TABLES = 512
     }; /* commands of a layer that is copied, in the forward and the backward pass */
-    struct streamed *streamed = &s->engine.streamed;
+    struct staged *streamed = &s->engine.streamed;
     struct device_costs costs, one;
     session_costs(s, &costs);
     int64_t needs = engine_needs(&s->engine), room = session_room(s, needs, &costs), saved = 0;
     device_costs(s->device, 0, COMMANDS * s->engine.program_count, &one);
     streamed->wanted = room < 0;
     for (streamed->resident = layers; streamed->wanted && streamed->resident > 0;) {
-        TRY(streamed_saves(&s->model.store, --streamed->resident, &layers, &saved));
+        TRY(staged_saves(&s->model.store, --streamed->resident, &layers, &saved));
         int64_t spare = (needs - saved) / ROUNDED + saved / TABLES;
         if (room + saved - (layers - streamed->resident) * one.graphs - spare >= 0)
             break;
@@ -230,12 +230,12 @@ static enum status fit_layers(struct session *s, int64_t layers)
 
 static enum status choose_layers(struct session *s)
 {
-    struct streamed *streamed = &s->engine.streamed;
+    struct staged *streamed = &s->engine.streamed;
     int64_t layers, saved;
     if (!streamed->wanted)
         return OK;
-    TRY(streamed_saves(&s->model.store, max(streamed->resident, 0), &layers, &saved));
-    if (streamed->resident == STREAMED_AUTO)
+    TRY(staged_saves(&s->model.store, max(streamed->resident, 0), &layers, &saved));
+    if (streamed->resident == RESIDENT_AUTO)
         return fit_layers(s, layers);
     streamed->wanted = streamed->resident < layers;
     return !streamed->wanted || saved > 0
@@ -339,7 +339,7 @@ int64_t session_offloaded(const struct session *s)
  * is pinned, the system kills the process. */
 static enum status check_host(const struct session *s)
 {
-    const struct streamed *streamed = &s->engine.streamed;
+    const struct staged *streamed = &s->engine.streamed;
     const struct memory_room *room = &s->host;
     int64_t activations = session_offloaded(s), bytes = streamed->bytes + activations;
     char what[80];
@@ -383,7 +383,7 @@ enum status session_prepare(struct session *s)
             "%.2f GB of weights stay in their files and need as much page cache, but %.2f GB are left for it: they will be "
             "read from disk in every step",
             (double)mapped * 1e-9, (double)cache * 1e-9);
-    const struct streamed *streamed = &s->engine.streamed;
+    const struct staged *streamed = &s->engine.streamed;
     if (streamed->count)
         log_message(
             LOG_INFO,

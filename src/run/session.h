@@ -40,8 +40,8 @@ struct session_options {
     bool load_in_4bit;    /* quantise linear layers to NF4 */
     bool double_quant;    /* and their absmax too */
     bool load_in_fp8;     /* quantise linear layers to FP8 */
-    bool shard_weights;   /* each rank of the group keeps a part of the frozen weights (tensor/gather.h) */
-    const char *resident_layers; /* how many layers' frozen weights stay on the device (tensor/streamed.h): a number, "auto" for
+    bool shard_weights;   /* each rank of the group keeps a part of the frozen weights (tensor/staged.h) */
+    const char *resident_layers; /* how many layers' frozen weights stay on the device (tensor/staged.h): a number, "auto" for
                                     as many as fit, or "all"; NULL: all */
     bool offload_activations;    /* they wait in host memory for the backward pass (tensor/offload.h) */
     bool tf32;                   /* matmuls of the forward pass may round float32 to TF32 */

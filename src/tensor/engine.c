@@ -31,9 +31,9 @@ void engine_free(struct engine *e)
     memory_free(e->programs);
     memory_free(e->blocks);
     memory_free(e->staging);
-    gather_free(&e->gather);
+    staged_free(&e->gather);
+    staged_free(&e->streamed);
     scatter_free(&e->scatter);
-    streamed_free(&e->streamed);
     *e = (struct engine){0};
 }
 
@@ -46,7 +46,7 @@ enum status engine_add(struct engine *e, struct program *p, int64_t *index)
     struct engine_program *ep = &programs[e->program_count];
     *ep = (struct engine_program){0};
     TRY(lower_program(&ep->lowering, p, e->device));
-    enum status status = gather_lower(e, &ep->lowering);
+    enum status status = staged_gather(e, &ep->lowering);
     if (status == OK)
         status = scatter_lower(e, &ep->lowering);
     if (status == OK)
@@ -101,7 +101,7 @@ enum status engine_place(struct engine *e)
     }
     make_way(e);
     offload_place(e);
-    TRY(streamed_place(e));
+    TRY(staged_stream(e));
     TRY(blocks_place(e));
     return e->guard ? guard_alloc_place(e) : OK;
 }
@@ -261,7 +261,7 @@ enum status engine_upload_part(struct engine *e, const struct tensor *tensor, in
                                enum dtype from_type)
 {
     if (tensor->kept)
-        return gather_upload(e, tensor, first, count, from, from_type);
+        return staged_upload(e, tensor, first, count, from, from_type);
     if (tensor->whole ? tensor->whole->sharded : tensor->sharded)
         return shard_upload(e, tensor, first, count, from, from_type);
     struct operand to = blocks_on_device(e, tensor->place);

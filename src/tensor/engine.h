@@ -11,11 +11,10 @@
 #ifndef TENSOR_ENGINE_H
 #define TENSOR_ENGINE_H
 
-#include "tensor/gather.h"
 #include "tensor/memory_plan.h"
 #include "tensor/offload.h"
 #include "tensor/scatter.h"
-#include "tensor/streamed.h"
+#include "tensor/staged.h"
 #include "tensor/timing.h"
 
 struct engine_op { /* what a program's nodes of one op were lowered to */
@@ -59,10 +58,10 @@ struct engine {
     timing_products *products;      /* set before engine_prepare: programs can be timed; NULL: they cannot */
     bool timed;                     /* runs are timed command by command */
     struct guard_alloc *guard;      /* guard mode (guard_alloc.h); NULL: the usual blocks */
-    struct gather gather;           /* frozen weights that are kept in parts */
+    struct staged gather;           /* frozen weights that are kept in parts */
+    struct staged streamed;         /* frozen weights that lie in host memory; not with the former */
     struct scatter scatter;         /* gradient sums that are kept in parts */
-    struct offload offload;         /* activations that wait there */
-    struct streamed streamed;       /* frozen weights that lie in host memory */
+    struct offload offload;         /* activations that wait in host memory */
 };
 
 void engine_init(struct engine *e, struct device *device, struct store *store);

@@ -5,7 +5,7 @@
 #include "tensor/engine.h"
 
 enum { APART = 2, SMALL = 16 }; /* layers between two uses; and a value that is less than this part of the largest stays */
-enum { LANES_OUT = STREAMED_STAGES, LANES_IN = LANES_OUT + 2 };
+enum { LANES_OUT = STAGES, LANES_IN = LANES_OUT + 2 };
 
 struct away {                  /* an activation */
     struct value *root, *back; /* back: what commands use from `until` on */

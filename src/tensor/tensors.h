@@ -44,9 +44,9 @@ struct tensor {
     const struct tensor *first, *last; /* it is these and all between them, placed one after the other; NULL: it is not */
     int64_t sharded;      /* elements of the array of which every rank keeps as many as this tensor has; 0: it is whole here */
     int64_t shard;        /* the first that this rank keeps */
-    struct tensor *kept;  /* of a frozen weight that is gathered or copied before its use (tensor/gather.h, tensor/streamed.h):
+    struct tensor *kept;  /* of a frozen weight that is gathered or copied before its use (tensor/staged.h):
                              what this  rank keeps of its layer, or what is in host memory */
-    bool in_host;         /* it lies in memory of the host, out of which it is copied (tensor/streamed.h) */
+    bool in_host;         /* it lies in memory of the host, out of which it is copied (tensor/staged.h) */
     struct operand place; /* set by engine_place */
 };
 

@@ -84,12 +84,12 @@ static void the_card_holds_as_much_less_as_the_plan_says(void **state)
         long long pinned = simulator_count("pinned_allocs");
         open_way(&all, &ways[0], "on", "all", "none");
         long long usual = simulator_count("pinned_allocs") - pinned;
-        assert_ok(streamed_saves(&all.t.build.session.model.store, 2 * i, &layers, &saved));
+        assert_ok(staged_saves(&all.t.build.session.model.store, 2 * i, &layers, &saved));
         assert_int_equal(layers, TINY_LAYERS);
         assert_true(saved > 0);
         pinned = simulator_count("pinned_allocs");
         open_way(&some, &ways[0], "on", resident[i], "none");
-        const struct streamed *s = &some.t.build.session.engine.streamed;
+        const struct staged *s = &some.t.build.session.engine.streamed;
         assert_int_equal(simulator_count("pinned_allocs") - pinned, usual + layers - 2 * i);
         assert_int_equal(all.t.build.session.device->counters.bytes - some.t.build.session.device->counters.bytes, saved);
         assert_int_equal(session_bytes(&some.t.build.session, bytes, &mapped), some.t.build.session.device->counters.bytes);

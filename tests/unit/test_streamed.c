@@ -19,7 +19,7 @@ static void plan_on(struct rig *r, const char *device, const char *type, const c
     plan_offloading(r, device, type, resident, "full", "off");
 }
 
-static int64_t number_of(const struct streamed *s, const struct tensor *kept)
+static int64_t number_of(const struct staged *s, const struct tensor *kept)
 {
     for (int64_t i = 0; i < s->count; i++)
         if (s->layer[i].kept == kept)
@@ -30,10 +30,10 @@ static int64_t number_of(const struct streamed *s, const struct tensor *kept)
 
 /* What the stages hold, only by the commands. */
 struct stages {
-    int64_t holds[STREAMED_STAGES], coming[STREAMED_STAGES], copies;
+    int64_t holds[STAGES], coming[STAGES], copies;
 };
 
-static void follow(struct stages *now, const struct streamed *s, const struct lowered *c)
+static void follow(struct stages *now, const struct staged *s, const struct lowered *c)
 {
     int lane = c->command.kind == COMMAND_COPY || c->command.kind == COMMAND_ARRIVE ? c->command.copy.lane : 0;
     if (c->command.kind == COMMAND_COPY) {
@@ -53,8 +53,8 @@ static void follow(struct stages *now, const struct streamed *s, const struct lo
         if (!t || !t->kept)
             continue;
         int64_t number = number_of(s, t->kept);
-        assert_ptr_equal(t->whole, s->stage[number % STREAMED_STAGES]);
-        assert_int_equal(now->holds[number % STREAMED_STAGES], number);
+        assert_ptr_equal(t->whole, s->stage[number % STAGES]);
+        assert_int_equal(now->holds[number % STAGES], number);
         assert_true(t->part + tensor_bytes(t) <= s->layer[number].bytes);
     }
 }
@@ -71,7 +71,7 @@ static void every_command_finds_its_layer(void **state)
             snprintf(text, sizeof text, "%d", resident);
             plan_on(&r, "kernels", types[type], text);
             const struct engine *e = &r.t.build.session.engine;
-            const struct streamed *s = &e->streamed;
+            const struct staged *s = &e->streamed;
             assert_int_equal(s->count, TINY_LAYERS - resident);
             for (int64_t p = 0; p < e->program_count; p++) {
                 const struct lowering *l = &e->programs[p].lowering;
@@ -180,7 +180,7 @@ static void as_many_layers_stay_as_fit(void **state)
         for (int less = 0; less < 2; less++) {
             write_card(path, memory - less);
             plan_on(&r, device, "lora", "auto");
-            const struct streamed *s = &r.t.build.session.engine.streamed;
+            const struct staged *s = &r.t.build.session.engine.streamed;
             assert_int_equal(s->layers - s->count, resident > less ? resident - less : 0);
             assert_true(needs(&r.t.build.session) <= memory - less || (less && !resident));
             close_rig(&r);
