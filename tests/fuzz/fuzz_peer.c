@@ -7,7 +7,9 @@
  *
  * 'r': the bytes of a connection as they are, to a reader of notes.
  *
- * 'g': what two other ranks share: badges, verdicts, names of machines, a place to call.
+ * 'g': what two other ranks share: badges, verdicts, names of machines, a place to call. A zero byte and one after it stand for
+ * 1 to 256 zero bytes, as most of it is. The second byte says in place of the pieces whether this rank has failed, and whether
+ * the bytes are how others differ from this rank.
  *
  * No byte is written or read beyond the reader's room, texts end within it, and a message that is taken has a right MAC. */
 #include <stdlib.h>
@@ -23,7 +25,7 @@ enum { RANKS = 3, SHARED = 24, MESSAGES = 64 };
 
 static struct fuzz_part rest;
 
-static uint8_t next_byte(void)
+UNFOLLOWED static uint8_t next_byte(void)
 {
     uint8_t byte = rest.size ? *rest.data : 0;
     rest.data += rest.size > 0;
@@ -31,7 +33,7 @@ static uint8_t next_byte(void)
     return byte;
 }
 
-static void next_bytes(void *to, size_t count)
+UNFOLLOWED static void next_bytes(void *to, size_t count)
 {
     size_t some = rest.size < count ? rest.size : count;
     memset(to, 0xff, count); /* no zero byte to end a text */
@@ -157,13 +159,33 @@ static void read_messages(char what, int64_t step)
 
 /* --- what is shared --------------------------------------------------------------------------------------------------------- */
 
-static enum status share(struct group *group, const void *mine, void *all, int64_t bytes)
+enum { FAILED = 1, DIFFERS = 2 };
+
+static uint8_t how;
+
+/* The next byte of what another rank shares, and at the end what ends no text, or no difference. */
+UNFOLLOWED static uint8_t next_shared(int *zeros)
 {
-    for (int rank = 0; rank < group->size; rank++)
-        if (rank == group->rank)
-            memcpy((char *)all + rank * bytes, mine, (size_t)bytes);
-        else
-            next_bytes((char *)all + rank * bytes, (size_t)bytes);
+    if (*zeros) {
+        --*zeros;
+        return 0;
+    }
+    if (!rest.size)
+        return how & DIFFERS ? 0 : 0xff;
+    uint8_t byte = next_byte();
+    *zeros = byte ? 0 : next_byte();
+    return byte;
+}
+
+UNFOLLOWED static enum status share(struct group *group, const void *mine, void *all, int64_t bytes)
+{
+    int zeros = 0;
+    for (int rank = 0; rank < group->size; rank++) {
+        uint8_t *to = (uint8_t *)all + rank * bytes;
+        memcpy(to, mine, (size_t)bytes);
+        for (int64_t i = 0; i < bytes && rank != group->rank; i++)
+            to[i] = next_shared(&zeros) ^ (how & DIFFERS ? to[i] : 0);
+    }
     return OK;
 }
 
@@ -185,8 +207,8 @@ static void meet_others(void)
     free(all);
     bool good = group_tell(&group, &place, (int64_t)sizeof place) == OK && place_check(&place) == OK;
     PROMISE(!good || (place.port > 0 && place.port < 65536 && *place.secret && strlen(place.secret) < sizeof place.secret));
-    enum status status = group_agree(&group, OK);
-    PROMISE(status >= OK && status <= ERR_RANK);
+    enum status status = group_agree(&group, how & FAILED ? fail(ERR_IO, "this rank has failed") : OK);
+    PROMISE(status >= OK && status <= ERR_RANK && (status != OK || !(how & FAILED)));
     PROMISE(dist_seat(&group, &threads, &neighbours) == OK && neighbours >= 1 && neighbours <= RANKS);
     if (good && status == OK)
         fuzz_accept();
@@ -196,9 +218,9 @@ void fuzz_input(const uint8_t *data, size_t size)
 {
     rest = (struct fuzz_part){data, size};
     char what = (char)next_byte();
-    int64_t step = next_byte() % 64 + 1;
+    how = next_byte();
     if (what == 'g')
         meet_others();
     else
-        read_messages(what, step);
+        read_messages(what, how % 64 + 1);
 }

@@ -1,22 +1,29 @@
 /* The input is what a stranger's run folder has for hone report and hone watch: run.json and, after zero bytes, metrics.jsonl,
- * what is added to it while hone watch looks on, and run.lock. Whatever is in them, a page is made that a browser takes for
- * nothing but text, whose command starts nothing but hone train, and neither the page nor a message has what cannot be shown. */
+ * what is added to it while hone watch looks on, run.lock, and the name of one more file. A file that is "-" is not there; what
+ * begins with '=' is not added to the metrics but takes their place; and a run.lock that ends with '!' is held. Whatever is in
+ * them, a page is made that a browser takes for nothing but text, whose command starts nothing but hone train, and neither the
+ * page nor a message has what cannot be shown. */
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/file.h"
+#include "base/lock.h"
 #include "base/utf8.h"
 #include "cli/report/report_page.h"
 #include "cli/view/summary.h"
 #include "fuzz.h"
 
-enum { WIDTHS = 3 };
+enum { PARTS = 5, NAME_SIZE = 256 };
 
-static bool is_shown(const char *text, int64_t length, bool page)
+UNFOLLOWED static bool is_shown(const char *text, int64_t length, bool page)
 {
     for (int64_t i = 0; i < length;) {
         bool shown;
+        if (text[i] >= ' ' && text[i] < 0x7f) {
+            i++;
+            continue;
+        }
         int n = utf8_next(text + i, length - i, &shown);
         bool joins = page && n == 3 && (!memcmp(text + i, "\u200c", 3) || !memcmp(text + i, "\u200d", 3));
         if (!shown && text[i] != '\n' && text[i] != '\t' && !joins)
@@ -26,13 +33,13 @@ static bool is_shown(const char *text, int64_t length, bool page)
     return true;
 }
 
-static bool begins(const char *at, const char *end, const char *words)
+UNFOLLOWED static bool begins(const char *at, const char *end, const char *words)
 {
     return (size_t)(end - at) >= strlen(words) && !memcmp(at, words, strlen(words));
 }
 
 /* One character of HTML's text, and the next. */
-static char decode(const char **at, const char *end)
+UNFOLLOWED static char decode(const char **at, const char *end)
 {
     static const struct {
         const char *name;
@@ -47,7 +54,7 @@ static char decode(const char **at, const char *end)
 }
 
 /* Outside of quotes a shell sees options, blanks, and signs that mean nothing to it. */
-static void check_command(const char *at, const char *end)
+UNFOLLOWED static void check_command(const char *at, const char *end)
 {
     static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./+,:@%= ";
     bool quoted = false, octal = false;
@@ -71,7 +78,7 @@ static void check_command(const char *at, const char *end)
     PROMISE(!quoted);
 }
 
-static void check_page(const char *page, int64_t size)
+UNFOLLOWED static void check_page(const char *page, int64_t size)
 {
     const char *end = page + size, *at = page;
     static const char *const known[] = {
@@ -83,7 +90,7 @@ static void check_page(const char *page, int64_t size)
     for (; (at = memchr(at, '<', (size_t)(end - at))); at++) {
         bool found = false;
         for (size_t i = 0; i < sizeof known / sizeof known[0]; i++)
-            found |= begins(at, end, known[i]);
+            found |= end - at > 1 && at[1] == known[i][1] && begins(at, end, known[i]);
         PROMISE(found);
     }
     const char *command = memmem(page, (size_t)size, "<pre>hone train", 15);
@@ -94,21 +101,36 @@ static void check_page(const char *page, int64_t size)
     }
 }
 
-static void look(const struct history *h)
+/* --- looking ---------------------------------------------------------------------------------------------------------------- */
+
+static void check_message(void)
 {
-    static const int columns[WIDTHS] = {1, 40, 200};
+    PROMISE(is_shown(status_message(), (int64_t)strlen(status_message()), false) && !strchr(status_message(), '\n'));
+}
+
+static void check_screens(const struct history *h)
+{
+    static const struct look looks[] = {
+        {1, 24, false, false}, {40, 24, false, true}, {80, 3, false, true}, {200, 24, false, true}, {200, 24, true, true}};
     struct screen screen;
-    char lines[SCREEN_SIZE], place[SUMMARY_PLACE];
+    char lines[SCREEN_SIZE];
     summary_screen(h, &screen);
     screen_line(&screen, lines);
     PROMISE(is_shown(lines, (int64_t)strlen(lines), false));
-    for (int i = 0; i < WIDTHS; i++)
-        screen_draw(&screen, (struct look){.columns = columns[i], .rows = 24, .unicode = i > 0}, lines);
-    PROMISE(is_shown(lines, (int64_t)strlen(lines), false));
+    for (size_t i = 0; i < sizeof looks / sizeof looks[0]; i++) {
+        screen_draw(&screen, looks[i], lines);
+        PROMISE(looks[i].colour || is_shown(lines, (int64_t)strlen(lines), false));
+    }
+}
+
+static void look_at(const struct history *h)
+{
+    char place[SUMMARY_PLACE];
+    check_screens(h);
     summary_place(h, place);
     summary_result(h, place);
     if (summary_verdict(h) != OK)
-        PROMISE(is_shown(status_message(), (int64_t)strlen(status_message()), false) && !strchr(status_message(), '\n'));
+        check_message();
     json_t *tree = summary_json(h);
     char *text = json_write(tree, 0);
     PROMISE(text != NULL);
@@ -116,30 +138,70 @@ static void look(const struct history *h)
     json_decref(tree);
 }
 
-void fuzz_input(const uint8_t *data, size_t size)
+static void report(const struct history *h)
 {
-    static const char *const names[] = {"run.json", "metrics.jsonl", "run.lock"};
-    struct fuzz_part input = {data, size}, part[4];
-    struct history h;
     struct file_map page;
-    for (int i = 0; i < 4; i++)
-        part[i] = fuzz_next(&input);
-    fuzz_put(names[0], part[0].data, part[0].size);
-    fuzz_put(names[1], part[1].data, part[1].size);
-    fuzz_put(names[2], part[3].data, part[3].size);
-    if (history_open(&h, fuzz_dir()) != OK)
+    PROMISE(report_page_write(h, fuzz_path("report.html")) == OK);
+    PROMISE(file_map(&page, fuzz_path("report.html")) == OK);
+    check_page((const char *)page.data, page.size);
+    file_unmap(&page);
+    if (h->run && h->step_count)
+        fuzz_accept();
+}
+
+static void look_on(struct fuzz_part added)
+{
+    struct history h;
+    if (history_open(&h, fuzz_dir()) != OK) {
+        check_message();
         return;
-    look(&h);
-    if (part[2].size)
-        PROMISE(file_append(fuzz_path(names[1]), (const char *)part[2].data, (int64_t)part[2].size) == OK);
+    }
+    look_at(&h);
+    if (added.size && *added.data == '=')
+        fuzz_put("metrics.jsonl", added.data + 1, added.size - 1);
+    else if (added.size)
+        PROMISE(file_append(fuzz_path("metrics.jsonl"), (const char *)added.data, (int64_t)added.size) == OK);
     if (history_update(&h) == OK) {
-        look(&h);
-        PROMISE(report_page_write(&h, fuzz_path("report.html")) == OK);
-        PROMISE(file_map(&page, fuzz_path("report.html")) == OK);
-        check_page((const char *)page.data, page.size);
-        file_unmap(&page);
-        if (h.run && h.step_count)
-            fuzz_accept();
+        look_at(&h);
+        report(&h);
     }
     history_close(&h);
+}
+
+/* --- the folder ------------------------------------------------------------------------------------------------------------- */
+
+static void put(const char *name, struct fuzz_part part)
+{
+    if (part.size == 1 && *part.data == '-')
+        file_remove(fuzz_path(name));
+    else
+        fuzz_put(name, part.data, part.size);
+}
+
+/* Returns whether it was made. */
+static bool put_other(struct fuzz_part part, char name[static NAME_SIZE])
+{
+    snprintf(name, NAME_SIZE, "%.*s", (int)part.size, (const char *)part.data);
+    return *name && !strchr(name, '/') && file_create(fuzz_path(name), "x", 1) == OK;
+}
+
+void fuzz_input(const uint8_t *data, size_t size)
+{
+    struct fuzz_part input = {data, size}, part[PARTS];
+    struct lock lock;
+    char other[NAME_SIZE];
+    bool held = false;
+    for (int i = 0; i < PARTS; i++)
+        part[i] = fuzz_next(&input);
+    put("run.json", part[0]);
+    put("metrics.jsonl", part[1]);
+    put("run.lock", part[3]);
+    bool more = put_other(part[4], other);
+    if (part[3].size && part[3].data[part[3].size - 1] == '!')
+        PROMISE(lock_take(&lock, fuzz_path("run.lock"), LOCK_ALONE, false, &held) == OK && held);
+    look_on(part[2]);
+    if (held)
+        lock_release(&lock);
+    if (more)
+        file_remove(fuzz_path(other));
 }

@@ -252,6 +252,32 @@ class Writer:
         lines = lines if isinstance(lines, list) else [lines]
         return "".join(self.json(line) + "\n" for line in lines).encode("utf-8", "surrogatepass")
 
+    def run_folder(self):
+        """As fuzz_run_folder.c has it: a folder like one of the corpus, whose metrics now and then are those of a longer run."""
+        parts = (self.like("run_folder").split(b"\0") + [b""] * 5)[:5]
+        metrics = self.metrics() if self.chance(0.6) else parts[1]
+        cut = self.rng.randint(0, len(metrics)) if self.chance(0.3) else len(metrics)
+        parts[1:3] = metrics[:cut], self.one([metrics[cut:], metrics[cut:], b"=" + metrics[cut:], b"=" + self.metrics(), parts[2]])
+        parts[3] = self.one([parts[3], b"123 host\n", b"123 host!", b"-1!", b"!", b"9" * self.one([20, 600]) + b"!"])
+        parts[4] = self.one([parts[4], b"", b"checkpoint-4", b"checkpoint-<b>\xff", b"checkpoint-4.part", b"adapter_model.safetensors"])
+        return b"\0".join(self.one([b"-", b"", part]) if self.chance(0.04) else part for part in parts)
+
+    def metrics(self):
+        """Lines of a run, whose steps mostly ascend."""
+        lines, step, name = [], self.one([0, 0, 1]), lambda: self.one(["a", "b", "c"]) if self.chance(0.5) else self.text()
+        count = self.one([0, 1, 3, 8, 20, 40, 300, 420])
+        keys = [key for key in ("loss", "tokens_per_second", "step_seconds", "engine_share", "epoch") if self.chance(0.6 if count < 99 else 0.1)]
+        for _ in range(count):
+            step += self.one([1] * 40 + [0, -1, 100, 1 << 60])
+            number = lambda: self.one(BENT) if self.chance(0.03) else self.one([0, 1, 2.5, self.rng.random(), 1e-9, 1e12])
+            lines.append(self.one([lambda: {"step": step, **{key: number() for key in keys}}] * 12 + [
+                lambda: {"event": "eval", "step": step, "eval_loss": number(), "eval_seconds": number()},
+                lambda: {"event": "sample", "step": step, "prompt": name(), "text": self.text(), "sample_seconds": number()},
+                lambda: {"event": self.one(["start", "resume"]), "steps": self.one([step, step + 3, 0]), "steps_per_epoch": number()},
+                lambda: {"event": "end", "how": self.one(["finished", "early_stopping"]), "result_step": self.one([step, 1])},
+                lambda: {"step": step, "skipped": True, "guard": "loss"}, lambda: self.value()])())
+        return "".join(self.json(line) + "\n" for line in lines).encode("utf-8", "surrogatepass")
+
     def peer(self):
         """As fuzz_peer.c has it: the messages of a rank, or what others share."""
         data = self.one(corpus_bytes("peer"))
@@ -286,4 +312,4 @@ def corpus(name):
 
 
 WRITERS = {"rows": Writer.rows, "chat": Writer.chat, "jinja": Writer.jinja, "peer": Writer.peer,
-           **{name: functools.partial(Writer.like, name=name) for name in ("hub", "provenance", "run_folder")}}
+           "run_folder": Writer.run_folder, **{name: functools.partial(Writer.like, name=name) for name in ("hub", "provenance")}}
