@@ -11,12 +11,12 @@ struct interval {
     int64_t per_epoch, epoch; /* so many times in the steps of an epoch, above 0, in place of `steps`; 0: not so */
 };
 
-/* On how many of the first `step` steps it falls. */
+/* On how many of the first `step` steps it falls. The product may be larger than 64 bits: a run.json can say any numbers. */
 static inline int64_t interval_count(struct interval i, int64_t step)
 {
     if (i.per_epoch > 0) {
-        int64_t times = min(i.per_epoch, i.epoch);
-        return i.epoch > 0 ? step / i.epoch * times + step % i.epoch * times / i.epoch : 0;
+        unsigned __int128 all = (unsigned __int128)step * (uint64_t)min(i.per_epoch, i.epoch);
+        return i.epoch > 0 ? (int64_t)(all / (uint64_t)i.epoch) : 0;
     }
     return i.steps > 0 ? step / i.steps : 0;
 }

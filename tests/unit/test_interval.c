@@ -42,11 +42,23 @@ static void the_last_step_counts_always(void **state)
     assert_int_equal(interval_left((struct interval){.per_epoch = 2, .epoch = 6}, 3, 15), 4);
 }
 
+/* Fails if a step times a number of times is taken for a number of 64 bits. */
+static void numbers_of_any_size_are_counted(void **state)
+{
+    (void)state;
+    int64_t large = INT64_MAX / 4;
+    struct interval each = {.per_epoch = INT64_MAX, .epoch = large}, half = {.per_epoch = large / 2, .epoch = large - 1};
+    assert_int_equal(interval_count(each, large - 1), large - 1);
+    assert_int_equal(interval_left(each, 0, large), large);
+    assert_int_equal(interval_count(half, 2 * (large - 1)), 2 * (large / 2));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(times_an_epoch_are_at_equal_distances_and_at_its_end),
         cmocka_unit_test(the_last_step_counts_always),
+        cmocka_unit_test(numbers_of_any_size_are_counted),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
