@@ -193,15 +193,17 @@ static enum status take_refused_parts(json_t *parts)
 static enum status from_openai(json_t *message, size_t number)
 {
     json_t *call = json_object_get(message, "function_call"), *refusal = json_object_get(message, "refusal");
-    const json_t *content = json_object_get(message, "content");
+    const json_t *content = json_object_get(message, "content"), *calls = json_object_get(message, "tool_calls");
     const char *role = json_string_value(json_object_get(message, "role"));
     bool set = true;
     if (call && !json_is_string(json_object_get(call, "name")))
         return fail(ERR_DATA, "\"function_call\" of message %zu is not {\"name\": ..., \"arguments\": ...}", number);
-    if (call && json_object_get(message, "tool_calls"))
+    if (call && json_array_size(calls))
         return fail(ERR_DATA, "message %zu has \"tool_calls\" and \"function_call\": keep one of them", number);
     TRY(take_refused_parts(json_object_get(message, "content")));
-    if (call)
+    if (json_is_array(calls) && !json_array_size(calls)) /* templates print the signs of a call for it */
+        set = json_object_del(message, "tool_calls") == 0;
+    if (set && call)
         set = json_object_set_new(message, "tool_calls", json_pack("[{s:s, s:O}]", "type", "function", "function", call)) == 0 &&
               json_object_del(message, "function_call") == 0;
     if (set && json_is_string(refusal) && !json_string_length(content) && !json_array_size(content))

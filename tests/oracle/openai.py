@@ -2,8 +2,8 @@
 
     openai.py ROWS TEMPLATES [NAME]         ROWS: the program built from rows.c; TEMPLATES: a directory of *.jinja
 
-In these rows the arguments of a call are a JSON string, a call has no content, texts are lists of parts, and there are functions,
-refusals and developers. Templates differ in what they take of that, and print nonsense of the rest: a string in a string, the repr
+In these rows the arguments of a call are a JSON string, a call has no content, texts are lists of parts, and there are several
+calls in a message, functions, refusals and developers. Templates differ in what they take of that, and print nonsense of the rest: a string in a string, the repr
 of a list. Every way to write a row is rendered by jinja2, as transformers sets it up; hone's text must be one of those that make
 sense, and hone may refuse a row only where none does.
 """
@@ -18,15 +18,22 @@ import tempfile
 from conversations import ENVIRONMENT
 from masks import Template, find_ends, render, write_model
 
-ARGUMENTS = {"c": "Rome"}
+ARGUMENTS, SECOND = {"c": "Rome"}, {"c": "Oslo"}
 FUNCTION = {"name": "w", "description": "d", "parameters": {"type": "object", "properties": {"c": {"type": "string", "description": "c"}}, "required": ["c"]}}
 TOOLS = [{"type": "function", "function": FUNCTION}]
 USER, DONE = {"role": "user", "content": "asked"}, {"role": "assistant", "content": "cold"}
 RESULT = {"role": "tool", "tool_call_id": "call00001", "name": "w", "content": "nine"}
+SECOND_RESULT = {**RESULT, "tool_call_id": "call00002", "content": "five"}
 
 
 def called(arguments, **content):
     return {"role": "assistant", **content, "tool_calls": [{"id": "call00001", "type": "function", "function": {"name": "w", "arguments": arguments}}]}
+
+
+def called_twice(*two, **content):
+    """Mistral's templates want ids of nine characters."""
+    return {"role": "assistant", **content, "tool_calls": [{"id": f"call0000{i}", "type": "function", "function": {"name": "w", "arguments": arguments}}
+                                                           for i, arguments in enumerate(two, 1)]}
 
 
 def functions(arguments, **content):
@@ -39,12 +46,18 @@ def parts(*texts):
 
 TEXT = json.dumps(ARGUMENTS)
 WAYS = list(itertools.product((ARGUMENTS, TEXT), ({}, {"content": ""}, {"content": None})))
+SECOND_TEXT = json.dumps(SECOND)
+TWO_WAYS = list(itertools.product(((ARGUMENTS, SECOND), (TEXT, SECOND_TEXT)), ({}, {"content": ""}, {"content": None})))
 # name -> the row, the ways to write its messages, its tools, what must be in its text
 ROWS = {
     "a call": ({"messages": [USER, called(TEXT), RESULT, DONE], "tools": TOOLS, "parallel_tool_calls": False},
                [[USER, called(arguments, **content), RESULT, DONE] for arguments, content in WAYS], TOOLS, ("Rome", "nine", "cold")),
     "a call of null": ({"messages": [USER, called(TEXT, content=None, refusal=None), RESULT, DONE], "tools": TOOLS},
                        [[USER, called(arguments, **content), RESULT, DONE] for arguments, content in WAYS], TOOLS, ("Rome", "nine", "cold")),
+    "two calls": ({"messages": [USER, called_twice(TEXT, SECOND_TEXT), RESULT, SECOND_RESULT, DONE], "tools": TOOLS},
+                  [[USER, called_twice(*two, **content), RESULT, SECOND_RESULT, DONE] for two, content in TWO_WAYS], TOOLS,
+                  ("Rome", "Oslo", "nine", "five", "cold")),
+    "no calls": ({"messages": [USER, {**DONE, "tool_calls": []}]}, [[USER, DONE]], None, ("asked", "cold")),
     "a call as an object": ({"messages": [USER, called(ARGUMENTS), RESULT, DONE], "tools": TOOLS},
                             [[USER, called(arguments, **content), RESULT, DONE] for arguments, content in WAYS], TOOLS, ("Rome", "nine", "cold")),
     "functions": ({"messages": [USER, {"role": "assistant", "function_call": {"name": "w", "arguments": TEXT}}], "functions": [FUNCTION]},

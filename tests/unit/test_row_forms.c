@@ -48,6 +48,10 @@ static void expect_by(const char *template, const char *row, const char *text, c
     "{\"messages\": [{\"role\": \"assistant\", " more                                                                            \
     "\"tool_calls\": [{\"function\": {\"name\": \"f\", \"arguments\": " arguments "}}]}]}"
 
+#define CALLS_OF_TWO                                                                                                             \
+    "{\"messages\": [{\"role\": \"assistant\", \"tool_calls\": [{\"name\": \"f\", \"arguments\": {}}, {\"name\": \"g\", "        \
+    "\"arguments\": {\"x\": 1}}]}]}"
+
 static void openai_s_rows_are_written_as_the_template_takes_them(void **state)
 {
     (void)state;
@@ -57,6 +61,8 @@ static void openai_s_rows_are_written_as_the_template_takes_them(void **state)
                    EACH "{{ m.content + (m.tool_calls[0].function.arguments|tojson if m.tool_calls else '') }}{% endfor %}",
                *null = EACH "{% if m.content is none %}{{ m.tool_calls[0].function.arguments|tojson }}{% else %}{{ m.content }}"
                             "{% endif %}{% endfor %}",
+               *each = EACH "{% if m.tool_calls is defined %}{% for c in m.tool_calls %}{{ (c.function or c).arguments|tojson }}"
+                            "{% endfor %}{% else %}{{ m.content }}{% endif %}{% endfor %}",
                *plain = EACH "{{ m.content }};{% endfor %}",
                *parts = EACH "{% for p in m.content if m.content is not string %}<{{ p.text }}>{% endfor %}{% endfor %}",
                *known = "{% for m in messages %}{{ 'D' if m.role == 'developer' else m.role }}: {{ m.content }};{% endfor %}";
@@ -64,6 +70,17 @@ static void openai_s_rows_are_written_as_the_template_takes_them(void **state)
     expect_by(object, CALLED("", "\"\""), "assistant: {}", NULL);
     expect_by(object, CALLED("", "\"[1]\""), NULL,
               "\"arguments\" of a call in message 1 are a string, but not the JSON of an object");
+    expect_by(object, CALLED("", "\"{\\\"x\\\": 1, \\\"x\\\": 2}\""), NULL,
+              "but not the JSON of an object: duplicate object key");
+    expect_by(string, CALLED("", "\"x=1\""), NULL,
+              "\"arguments\" of a call in message 1 are a string, but not the JSON of an object: '[' or '{' expected near 'x'");
+    expect_by(string, CALLED("", "\"\""), "assistant: {}!", NULL);
+    expect_by(string, CALLED("", "null"), "assistant: {}!", NULL);
+    expect_by(object, "{\"messages\": [{\"role\": \"assistant\", \"tool_calls\": [{\"function\": {\"name\": \"f\"}}]}]}",
+              "assistant: {}", NULL);
+    expect_by(each, CALLS_OF_TWO, "assistant: {}{\"x\": 1}", NULL);
+    expect_by(object, CALLS_OF_TWO, NULL, "message 1 has 2 tool calls, and the model's chat template prints only the first");
+    expect_by(each, "{\"messages\": [{\"role\": \"assistant\", \"content\": \"a\", \"tool_calls\": []}]}", "assistant: a", NULL);
     expect_by(string, CALLED("", "{\"x\": 0.1}"), "assistant: {\"x\": 0.1}!", NULL);
     expect_by(string, CALLED("", "{\"x\": 0.1, \"y\": 13.404953999999998, \"z\": \"\u00e9\"}"),
               "assistant: {\"x\": 0.1, \"y\": 13.404953999999998, \"z\": \"\u00e9\"}!", NULL);

@@ -19,6 +19,7 @@ enum call_content { CALL_WITHOUT, CALL_EMPTY, CALL_NULL, CALL_FILLED, CALL_CONTE
 struct chat_template {
     struct chat_forms {
         bool calls[CALL_ARGUMENTS][CALL_CONTENTS];
+        bool one_call;  /* of several calls in a message it prints the first */
         bool parts;     /* contents that are lists of texts */
         bool developer; /* a role of its own */
     } forms;

@@ -8,17 +8,23 @@
 #include "text/chat/chat_inside.h"
 
 #define USER "{\"role\": \"user\", \"content\": \"x\"}"
-#define CALL(content, arguments)                                                                                                 \
-    "[" USER ", {\"role\": \"assistant\", " content "\"tool_calls\": [{\"id\": \"call00001\", \"type\": \"function\", "          \
-    "\"function\": {\"name\": \"f\", \"arguments\": " arguments "}}]}, {\"role\": \"tool\", \"name\": \"f\", "                   \
-    "\"tool_call_id\": \"call00001\", \"content\": \"y\"}]"
-#define OBJECT "{\"a\": \"argument-of-f\"}"
-#define TEXT "\"{\\\"a\\\": \\\"argument-of-f\\\"}\""
-#define CALLS(arguments)                                                                                                         \
+#define ONE(id, arguments)                                                                                                       \
+    "{\"id\": \"" id "\", \"type\": \"function\", \"function\": {\"name\": \"f\", \"arguments\": " arguments "}}"
+#define RESULT(id) "{\"role\": \"tool\", \"name\": \"f\", \"tool_call_id\": \"" id "\", \"content\": \"y\"}"
+#define CALLING(content, calls, results)                                                                                         \
+    "[" USER ", {\"role\": \"assistant\", " content "\"tool_calls\": [" calls "]}, " results "]"
+#define OBJECT(value) "{\"a\": \"" value "\"}"
+#define TEXT(value) "\"{\\\"a\\\": \\\"" value "\\\"}\""
+#define CALLS(arguments, calls, results)                                                                                         \
     {                                                                                                                            \
-        CALL("", arguments), CALL("\"content\": \"\", ", arguments), CALL("\"content\": null, ", arguments),                     \
-            CALL("\"content\": \"z\", ", arguments)                                                                              \
+        CALLING("", calls(arguments), results), CALLING("\"content\": \"\", ", calls(arguments), results),                       \
+            CALLING("\"content\": null, ", calls(arguments), results),                                                           \
+            CALLING("\"content\": \"z\", ", calls(arguments), results)                                                           \
     }
+#define FIRST "call00001"
+#define SECOND "call00002"
+#define A_CALL(arguments) ONE(FIRST, arguments("argument-of-f"))
+#define TWO_CALLS(arguments) A_CALL(arguments) ", " ONE(SECOND, arguments("argument-of-second"))
 #define PART(text) "[{\"type\": \"text\", \"text\": \"" text "\"}]"
 #define PARTS "[{\"role\": \"user\", \"content\": " PART("x") "}, {\"role\": \"assistant\", \"content\": " PART("part-of-z") "}]"
 #define ROLE(role) "[{\"role\": \"" role "\", \"content\": \"words-of-it\"}, " USER "]"
@@ -78,17 +84,32 @@ static enum status forms_ask_developer(struct probe *p, bool *takes)
     return status;
 }
 
+/* Of two calls in a message some templates print the first. */
+static enum status forms_ask_two_calls(struct probe *p, struct chat_forms *f)
+{
+    static const char *const calls[CALL_ARGUMENTS][CALL_CONTENTS] = {CALLS(OBJECT, TWO_CALLS, RESULT(FIRST) ", " RESULT(SECOND)),
+                                                                     CALLS(TEXT, TWO_CALLS, RESULT(FIRST) ", " RESULT(SECOND))};
+    for (int form = 0; form < CALL_ARGUMENTS * CALL_CONTENTS; form++)
+        if (f->calls[form / CALL_CONTENTS][form % CALL_CONTENTS]) {
+            TRY(forms_ask(p, calls[form / CALL_CONTENTS][form % CALL_CONTENTS]));
+            f->one_call = prints(&p->out, "argument-of-f") && !prints(&p->out, "argument-of-second");
+            return OK;
+        }
+    return OK;
+}
+
 /* Parts in quotes are printed as Python or JSON has the list. */
 static enum status forms_ask_all(struct probe *p, struct chat_forms *f)
 {
-    static const char *const calls[CALL_ARGUMENTS][CALL_CONTENTS] = {CALLS(OBJECT), CALLS(TEXT)}, *const nonsense[] = {
-                                                                                                      "{'a'",
-                                                                                                      "\\\"argument-of-f"};
+    static const char *const calls[CALL_ARGUMENTS][CALL_CONTENTS] = {CALLS(OBJECT, A_CALL, RESULT(FIRST)),
+                                                                     CALLS(TEXT, A_CALL, RESULT(FIRST))},
+                             *const nonsense[] = {"{'a'", "\\\"argument-of-f"};
     for (int a = 0; a < CALL_ARGUMENTS; a++)
         for (int c = 0; c < CALL_CONTENTS; c++) {
             TRY(forms_ask(p, calls[a][c]));
             f->calls[a][c] = prints(&p->out, "argument-of-f") && !prints(&p->out, nonsense[a]);
         }
+    TRY(forms_ask_two_calls(p, f));
     TRY(forms_ask(p, PARTS));
     f->parts = prints(&p->out, "part-of-z") && !prints(&p->out, "part-of-z'") && !prints(&p->out, "part-of-z\"");
     return forms_ask_developer(p, &f->developer);
@@ -120,18 +141,20 @@ static enum status forms_set(json_t *object, const char *key, json_t *value)
     return value && json_object_set_new(object, key, value) == 0 ? OK : fail(ERR_MEMORY, "out of memory: a JSON value");
 }
 
+/* The object whose JSON a text is. */
 static enum status object_of(const json_t *text, size_t number, json_t **object)
 {
-    json_error_t error;
+    json_error_t error = {.text = "too many values for its size"};
     const char *json = json_string_value(text);
     int64_t length = (int64_t)json_string_length(text);
     enum status status =
-        !json_affordable(json, length) ? ERR_DATA : json_load(object, length ? json : "{}", length ? length : 2, 0, &error);
+        !json_affordable(json, length) ? ERR_DATA : json_load(object, json, length, JSON_REJECT_DUPLICATES, &error);
     if (status == ERR_MEMORY || (status == OK && json_is_object(*object)))
         return status;
     json_decref(*object);
     *object = NULL;
-    return fail(ERR_DATA, "\"arguments\" of a call in message %zu are a string, but not the JSON of an object", number);
+    return fail(ERR_DATA, "\"arguments\" of a call in message %zu are a string, but not the JSON of an object%s%.80s", number,
+                status == OK ? "" : ": ", status == OK ? "" : error.text);
 }
 
 /* As transformers' tojson writes it. */
@@ -164,13 +187,22 @@ static enum status fit_arguments(json_t *call, enum call_arguments wanted, size_
 {
     json_t *function = function_of(call), *made = NULL;
     const json_t *given = json_object_get(function, "arguments");
-    if (json_is_string(given) && wanted == CALL_OBJECT)
-        TRY(object_of(given, number, &made));
-    else if (json_is_object(given) && wanted == CALL_TEXT)
+    bool none = !given || json_is_null(given) || (json_is_string(given) && !json_string_length(given));
+    if (none)
+        return forms_set(function, "arguments", wanted == CALL_TEXT ? json_string("{}") : json_object());
+    if (json_is_object(given)) {
+        if (wanted == CALL_OBJECT)
+            return OK;
         TRY(text_of(given, &made));
-    else
+        return forms_set(function, "arguments", made);
+    }
+    if (!json_is_string(given))
         return OK;
-    return forms_set(function, "arguments", made);
+    TRY(object_of(given, number, &made));
+    if (wanted == CALL_OBJECT)
+        return forms_set(function, "arguments", made);
+    json_decref(made);
+    return OK;
 }
 
 static enum status fit_content(json_t *message, enum call_content wanted)
@@ -198,6 +230,11 @@ static enum status fit_calls(const struct chat_forms *f, json_t *message, json_t
                         number, c == CALL_FILLED ? ", which has a content too" : "");
         wanted = others[i];
     }
+    if (f->one_call && json_array_size(calls) > 1)
+        return fail(ERR_DATA,
+                    "message %zu has %zu tool calls, and the model's chat template prints only the first of a message: write a "
+                    "message for each",
+                    number, json_array_size(calls));
     size_t i;
     json_t *call;
     json_array_foreach(calls, i, call) TRY(fit_arguments(call, f->calls[a][wanted] ? a : other, number));
