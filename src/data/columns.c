@@ -90,6 +90,43 @@ static enum status columns_add_pairs(struct columns *c, const char *text)
     return OK;
 }
 
+static bool is_mapped(const struct columns *c, const char *key)
+{
+    bool found = false;
+    for (int i = 0; i < c->count; i++)
+        found |= strcmp(c->pair[i].key, key) == 0;
+    return found;
+}
+
+/* Whether the pairs give all keys of a kind; the files may have rows of several. */
+static bool gives(const struct columns *c, enum row_kind kind)
+{
+    for (int i = 0; i < KIND_KEYS && row_kinds[kind].key[i]; i++)
+        if (!is_mapped(c, row_kinds[kind].key[i]))
+            return false;
+    return true;
+}
+
+/* A column that was asked for is not left out without a word. */
+static enum status check_uses(const struct columns *c)
+{
+    for (int i = 0; i < c->count; i++) {
+        const char *of = NULL;
+        bool used = false;
+        for (int k = 0; k < ROW_KINDS; k++)
+            if (gives(c, (enum row_kind)k)) {
+                of = row_kinds[k].name;
+                used |= row_kind_reads((enum row_kind)k, c->pair[i].key);
+            }
+        if (of && !used)
+            return fail(ERR_ARGUMENT,
+                        "--column-mapping %s=%s: rows of %s have no \"%s\", and it would not be read: leave it out%s",
+                        c->pair[i].key, c->pair[i].column, of, c->pair[i].key,
+                        strcmp(c->pair[i].key, "system") == 0 ? ", or take instruction and output as the other keys" : "");
+    }
+    return OK;
+}
+
 enum status columns_open(struct columns **out, const char *text)
 {
     *out = NULL;
@@ -99,6 +136,8 @@ enum status columns_open(struct columns **out, const char *text)
     if (!c)
         return ERR_MEMORY;
     enum status status = columns_add_pairs(c, text);
+    if (status == OK)
+        status = check_uses(c);
     if (status == OK)
         *out = c;
     else

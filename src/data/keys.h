@@ -19,4 +19,7 @@ extern const struct row_kind_keys {
 const char *row_key_name(int number);
 bool row_key_known(const char *name, int64_t length);
 
+/* Whether rows of this kind have a use for the key. */
+bool row_kind_reads(enum row_kind kind, const char *key);
+
 #endif

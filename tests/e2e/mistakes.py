@@ -372,6 +372,8 @@ TABLE = [
     (9, "eval --model {tiny} --data {d}/number.jsonl", "\"text\" is a number", "not a string"),
     (9, "eval --model {tiny} --data {d}/indented.json", "indented.json:1", "a row must stand on one line, or in an array"),
     (9, "eval --model {tiny} --data {d}/nested.json", "\"train\"", "known are"),
+    (2, "eval --model {tiny} --data {d}/keys.jsonl --column-mapping prompt=question,completion=answer,system=a", "no \"system\"",
+     "take instruction and output"),
     (9, "eval --model {tiny} --data {d}/long.jsonl", "long.jsonl:2", "the limit is 256, the model's window, and 1 of 2 rows has more", "--excess-length"),
     (2, TRAIN.replace("chats.jsonl", "one.jsonl") + " --val-set-size 0.5", "nothing is left to train on", "lower it"),
     # Training
