@@ -2,12 +2,15 @@
 #include "job/job.h"
 
 #include <math.h>
+#include <string.h>
 
 #include "base/checksums.h"
+#include "base/directory.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "data/data.h"
 #include "data/split_files.h"
+#include "format/adapter.h"
 #include "format/checkpoint_dir.h"
 #include "job/report_to.h"
 #include "job/schedule.h"
@@ -209,8 +212,30 @@ static enum status check_input(struct job *j, const char *option, const char *in
     return OK;
 }
 
+/* Whether a directory has a model or an adapter, and nothing of a run: it was downloaded, exported, or is of another program. */
+static enum status has_foreign(struct arena *arena, const char *dir, const char **what)
+{
+    const char **names;
+    int64_t count;
+    bool run = false;
+    *what = NULL;
+    if (!file_is_directory(dir))
+        return OK;
+    TRY(directory_list(arena, dir, &names, &count));
+    for (int64_t i = 0; i < count; i++) {
+        run |= !strcmp(names[i], "run.json") || !strcmp(names[i], "metrics.jsonl") || !strncmp(names[i], "checkpoint-", 11);
+        if (!strcmp(names[i], ADAPTER_CONFIG))
+            *what = "an adapter";
+        else if (!strcmp(names[i], "config.json") && !*what)
+            *what = "a model";
+    }
+    *what = run ? NULL : *what;
+    return OK;
+}
+
 static enum status check_places(struct job *j)
 {
+    const char *foreign;
     const struct options *o = j->options;
     if (!o->output_dir)
         return OK;
@@ -227,6 +252,12 @@ static enum status check_places(struct job *j)
                     "checkpoint to go on from",
                     o->output_dir);
     TRY(checkpoint_dir_check_above(&j->arena, o->output_dir));
+    TRY(has_foreign(&j->arena, o->output_dir, &foreign));
+    if (foreign)
+        return fail(ERR_ARGUMENT,
+                    "--output %s has %s that is of no run of hone, and whose files would be moved out of the way: name another "
+                    "one",
+                    o->output_dir, foreign);
     if (o->init_adapter)
         TRY(check_input(j, "--init-adapter", o->init_adapter));
     return check_input(j, "--model", o->model_name_or_path);

@@ -59,6 +59,10 @@ def make(d):
     shutil.copytree(d / "unset", d / "binary")
     write("binary/adapter_model.bin", b"PK\3\4")
     shutil.copytree(d / "out", d / "strange")
+    (d / "bare").mkdir()
+    for name in ("adapter_config.json", "adapter_model.safetensors"):
+        shutil.copy(d / "out" / name, d / "bare")
+    (d / "gone.jsonl").symlink_to("/nowhere/rows.jsonl")
     shutil.copytree(TINY, d / "tuned")
     weights = bytearray((d / "tuned/model.safetensors").read_bytes())
     for at in range(8 + int.from_bytes(weights[:8], "little"), len(weights) - 2, 1024):
@@ -385,6 +389,8 @@ TABLE = [
     (2, "train " + GOOD + " --output {d}/out/checkpoint-2", "--output {d}/out/checkpoint-2 is a checkpoint", "name another one"),
     (2, "train " + GOOD + " --output {d}/out/checkpoint-2/a/b", "--output {d}/out/checkpoint-2/a/b is in a checkpoint", "name another one"),
     (2, "train " + GOOD + " --init-adapter {d}/out/checkpoint-1 --output {d}/out/", "a checkpoint in --output", "name another --output"),
+    (2, "train " + GOOD + " --output {d}/tuned", "--output {d}/tuned has a model that is of no run of hone", "name another"),
+    (2, "train " + GOOD + " --output {d}/bare", "--output {d}/bare has an adapter that is of no run of hone", "name another"),
     (2, TRAIN + ".safetensors", "several files", "a directory"),
     (3, TRAIN + " --init-adapter {d}/nune", "no adapter there", "name a folder"),
     (3, TRAIN + " --resume {d}/out/checkpoint-77", "no such checkpoint", "auto, none, or a folder checkpoint-N"),
