@@ -268,9 +268,10 @@ static enum status check_interval(const struct options *o, enum option steps, en
 {
     if (!count || !o->source[steps])
         return OK;
-    return fail(ERR_ARGUMENT, "%s and %s both say how often the run %s: give only one of them, as in --%s 0", o->source[steps],
-                o->source[per_epoch], steps == OPTION_eval_steps ? "validates" : "saves",
-                steps == OPTION_eval_steps ? "evals-per-epoch" : "saves-per-epoch");
+    bool evals = steps == OPTION_eval_steps;
+    return fail(ERR_ARGUMENT, "%s and %s both say how often the run %s: give only one of them; of a file's --%s 0 takes %s back",
+                o->source[steps], o->source[per_epoch], evals ? "validates" : "saves",
+                evals ? "evals-per-epoch" : "saves-per-epoch", o->source[per_epoch]);
 }
 
 static enum status check_validation(struct job *j)

@@ -424,7 +424,7 @@ TABLE = [
     (2, BROKEN + " --lora-target-modules query,value", "query", "this model has q_proj"),
     (2, BROKEN + " --adam-epsilon 0", "--adam-epsilon", "1e-30"),
     (2, BROKEN + " --eval-steps 5 --evals-per-epoch 2", "--eval-steps and --evals-per-epoch both say", "give only one of them"),
-    (2, BROKEN + " --save-steps 5 --save-strategy epoch", "--save-steps and --save-strategy both say", "give only one of them"),
+    (2, BROKEN + " --save-steps 5 --save-strategy epoch", "--save-steps and --save-strategy both say", "--saves-per-epoch 0 takes --save-strategy back"),
     (2, BROKEN + " --eval-strategy no", "it takes epoch or steps", "--eval-data"),
     (2, BROKEN + " --save-strategy no", "it takes epoch or steps", "--save-steps 0"),
     (2, BROKEN + " --eval-steps 0.1", "--evals-per-epoch"),
