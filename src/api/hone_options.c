@@ -88,12 +88,12 @@ hone_status hone_options_load(hone_options *o, const char *yaml_path)
 }
 
 /* What an argument without a name is. An adapter is a folder, or a name on the hub; a model is named as one. */
-static enum option unnamed_option(const struct options *values, enum user_command command, const char *argument)
+static enum option unnamed_option(const struct options *values, enum user_command command, const char *argument, bool first)
 {
     if (command == COMMAND_PULL)
         return OPTION_model_name_or_path;
     bool adapter = !options_has(command, OPTION_run_dir) && options_has(command, OPTION_adapter);
-    return adapter && named_as_adapter(values, command, argument) ? OPTION_adapter : OPTION_run_dir;
+    return adapter && named_as_adapter(values, command, argument, first) ? OPTION_adapter : OPTION_run_dir;
 }
 
 hone_status hone_options_parse(hone_options *o, int argc, char **argv)
@@ -104,7 +104,9 @@ hone_status hone_options_parse(hone_options *o, int argc, char **argv)
         CHECK(check_given(argv[i], "an argument", __func__));
     CHECK(handle_enter(o, HANDLE_OPTIONS, __func__));
     enum status status = options_parse(&o->values, o->command, argc, argv, &rest);
-    enum option unnamed = status == OK && rest.count ? unnamed_option(&o->values, o->command, rest.text[0]) : OPTION_run_dir;
+    enum option unnamed = OPTION_run_dir;
+    if (status == OK && rest.count)
+        unnamed = unnamed_option(&o->values, o->command, rest.text[0], rest.count == 1 && !strcmp(rest.text[0], argv[0]));
     if (status == OK && rest.count && options_has(o->command, unnamed) && !o->values.source[unnamed]) {
         status = options_set(&o->values, o->command, options_name(unnamed), rest.text[0], rest.text[0]);
         rest.text++;

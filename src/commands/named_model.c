@@ -46,23 +46,24 @@ static bool named_has(struct arena *arena, const char *dir, const char *name)
 }
 
 /* What is not there may be misspelt, where nothing else says what to use; but a word after hone generate is rather one of a
- * prompt without quotes. */
-static bool may_be_lost(const struct options *options, enum user_command command, const char *argument)
+ * prompt without quotes, if it does not come before --prompt. */
+static bool may_be_lost(const struct options *options, enum user_command command, const char *argument, bool first)
 {
     enum option option;
+    bool of_prompt = command == COMMAND_GENERATE && !(first && options->prompt);
     bool plain = !argument[strspn(argument, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._/-")];
-    if (options->model_name_or_path || command == COMMAND_GENERATE)
+    if (options->model_name_or_path || of_prompt)
         return hub_is_name(argument);
     return plain && options_find(argument, &option) != OK;
 }
 
-bool named_as_adapter(const struct options *options, enum user_command command, const char *argument)
+bool named_as_adapter(const struct options *options, enum user_command command, const char *argument, bool first)
 {
     struct arena arena = {0};
     bool there = file_exists(argument), adapter = there && named_has(&arena, argument, ADAPTER_CONFIG);
     bool model = !adapter && named_has(&arena, argument, "config.json");
     arena_free(&arena);
-    return there ? file_is_directory(argument) && !model : may_be_lost(options, command, argument);
+    return there ? file_is_directory(argument) && !model : may_be_lost(options, command, argument, first);
 }
 
 /* --- the base that an adapter names ---------------------------------------------------------------------------------------- */

@@ -7,13 +7,14 @@
 #include "run/session.h"
 
 /* The options with the model's directory or GGUF file as model_name_or_path: where they have only an adapter, the base that it
- * names, and where they name a model of the Hugging Face hub, its
- * place in the cache, and the name as model_id. Fails if there is no such model, or if a file of it in the cache is not what its
- * checksum says. New texts live as long as the options, which `found` may be. */
+ * names, and where they name a model of the Hugging Face hub, its place in the cache, and the name as model_id. Fails if there is
+ * no such model, or if a file of it in the cache is not what its checksum says. New texts live as long as the options, which
+ * `found` may be. */
 enum status named_model_find(const struct options *options, enum user_command command, struct options *found);
 
-/* Whether an argument that stands alone can be an adapter: a directory that is no model, or a name of what is not here. */
-bool named_as_adapter(const struct options *options, enum user_command command, const char *argument);
+/* Whether an argument that stands alone can be an adapter: a directory that is no model, or a name of what is not here. `first`:
+ * it comes before all options. */
+bool named_as_adapter(const struct options *options, enum user_command command, const char *argument, bool first);
 
 /* Whether a path is a model's directory or a GGUF file; if not, the message says what it is instead. */
 enum status named_model_check(const char *path, enum user_command command);

@@ -131,13 +131,13 @@ enum status options_stray(enum user_command command, const char *argument)
                     argument, argument + 3 + strspn(argument + 3, "-"));
     if (known && equals)
         return fail(ERR_ARGUMENT, "unexpected argument '%.100s': write --%.100s", argument, key);
-    if (known)
-        return fail(ERR_ARGUMENT, "unexpected argument '%.100s': if that is the option, write --%.100s; hone %s --help lists all",
-                    argument, argument, name);
     bool model = file_is_directory(argument) || name_ends_with(argument, ".gguf"), there = file_exists(argument);
     if (there && options_has(command, model ? OPTION_model_name_or_path : OPTION_dataset_path))
         return fail(ERR_ARGUMENT, "unexpected argument '%.100s': write --%s %.100s", argument, model ? "model" : "data",
                     argument);
+    if (known)
+        return fail(ERR_ARGUMENT, "unexpected argument '%.100s': if that is the option, write --%.100s; hone %s --help lists all",
+                    argument, argument, name);
     return fail(
         ERR_ARGUMENT,
         "unexpected argument '%.100s': options start with --, several values are separated by commas without blanks, and a "
