@@ -2,7 +2,9 @@
 #include "base/path_hint.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <string.h>
+#include <strings.h>
 #include <unistd.h>
 
 #include "base/directory.h"
@@ -19,6 +21,8 @@ static const char *near_name(struct arena *arena, const char *dir, const char *n
     if (!file_is_directory(dir) || directory_list(arena, dir, &names, &count) != OK)
         return NULL;
     for (int64_t i = 0; i < count; i++) {
+        if (strcmp(names[i], name) == 0)
+            continue;
         int d = edit_distance(name, length, names[i], (int64_t)strlen(names[i]), slips);
         bool longer =
             length > 2 && strncmp(names[i], name, (size_t)length) == 0 && names[i][length] == '.'; /* rows, rows.jsonl */
@@ -32,13 +36,23 @@ static const char *near_name(struct arena *arena, const char *dir, const char *n
     return best;
 }
 
+/* Where a link leads, or NULL. */
+static const char *link_target(struct arena *arena, const char *path)
+{
+    char target[PATH_MAX];
+    ssize_t n = readlink(path, target, sizeof target);
+    return n > 0 ? arena_text(arena, target, n) : NULL;
+}
+
 const char *path_hint(struct arena *arena, const char *path, const char *kind)
 {
     size_t length = strlen(path);
-    const char *said = NULL;
+    const char *said = NULL, *target;
     if (access(path, F_OK) != 0 && errno == EACCES)
         said = arena_format(arena, "cannot be looked for: %s: a directory on the way to it forbids it (ls -ld, chmod)",
                             strerror(EACCES));
+    else if ((target = link_target(arena, path)))
+        said = arena_format(arena, "no such %s: it is a link to %s, which is not there", kind, target);
     else if (strstr(path, "://"))
         said = arena_format(arena, "no such %s: only what is on this machine is read: download it, and name the %s", kind, kind);
     else if (strchr(path, '*'))
@@ -71,6 +85,9 @@ enum status path_hint_output(const char *path)
 {
     static const char *const files[] = {".safetensors", ".bin",  ".pt",  ".pth", ".ggml", ".json", ".jsonl",
                                         ".onnx",        ".ckpt", ".npz", ".h5",  ".zip",  ".tar",  ".gz"};
+    size_t length = strlen(path);
+    if (length > 5 && strcasecmp(path + length - 5, ".gguf") == 0 && !name_ends_with(path, ".gguf"))
+        return fail(ERR_ARGUMENT, "--output %s: write .gguf in small letters; any other name is that of a directory", path);
     for (size_t i = 0; i < sizeof files / sizeof *files; i++)
         if (name_ends_with(path, files[i]) && !file_is_directory(path))
             return fail(ERR_ARGUMENT, "--output %s: the result is several files, and a directory is named for them, without %s",

@@ -3,6 +3,7 @@
 
 #include <stdio.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/directory.h"
 #include "base/file.h"
@@ -66,6 +67,9 @@ static void a_path_that_is_not_there_names_the_nearest(void **state)
         if (strncmp(said, says, strlen(says)) != 0 || (!strstr(says, ":") && strcmp(said, says) != 0))
             fail_msg("%s: %s", cases[i].name, said);
     }
+    assert_int_equal(symlink("/gone/away.jsonl", at("link.jsonl")), 0);
+    assert_string_equal(path_hint(&arena, at("link.jsonl"), "file"),
+                        "no such file: it is a link to /gone/away.jsonl, which is not there");
     assert_non_null(strstr(path_hint(&arena, "~/model", "directory"), "a shell expands ~"));
     assert_string_equal(path_hint(&arena, "/zebra-of-a-root", "file"), "no such file");
     assert_string_equal(path_hint(&arena, "", "file"), "no such file");
