@@ -29,6 +29,20 @@ static void warn_of_no_validation(const struct trainer *t, int64_t evals)
                     (long long)t->rows.steps, o->eval_on_start ? "before them and " : "", (long long)o->eval_steps);
 }
 
+/* Of the two that make a step large the one that can be lowered, the batch first. */
+static void warn_of_few_steps(const struct options *o, int64_t steps)
+{
+    bool batch = o->per_device_train_batch_size > 1, pieces = o->gradient_accumulation_steps > 1;
+    char lower[96] = "";
+    if (batch || pieces)
+        snprintf(lower, sizeof lower, "lower --%s, which is %lld, or ",
+                 batch ? "per-device-train-batch-size" : "gradient-accumulation-steps",
+                 (long long)(batch ? o->per_device_train_batch_size : o->gradient_accumulation_steps));
+    log_message(LOG_WARNING,
+                "the run has %lld step%s, in which a model learns little: %sraise --num-train-epochs; hone init chooses both",
+                (long long)steps, plural(steps), lower);
+}
+
 void run_warn_of_options(const struct trainer *t)
 {
     const struct options *o = t->job.options;
@@ -42,11 +56,7 @@ void run_warn_of_options(const struct trainer *t)
             "to 1e-3",
             o->learning_rate);
     if (t->rows.steps < FEW_STEPS && !o->source[OPTION_max_steps])
-        log_message(
-            LOG_WARNING,
-            "the run has %lld step%s, in which a model learns little: lower --per-device-train-batch-size, which is %lld, "
-            "or raise --num-train-epochs; hone init chooses both",
-            (long long)t->rows.steps, plural(t->rows.steps), (long long)o->per_device_train_batch_size);
+        warn_of_few_steps(o, t->rows.steps);
     if (o->eval_dataset_path && file_same(o->dataset_path, o->eval_dataset_path))
         log_message(LOG_WARNING,
                     "--eval-data is the file of --data: its loss falls even if the model only remembers. --val-set-size 0.05 "

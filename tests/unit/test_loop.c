@@ -106,6 +106,9 @@ static void a_run_that_shows_or_learns_little_says_so(void **state)
     assert_ok(run_with(SETTINGS("per_device_train_batch_size", "64", "num_train_epochs", "1"), &result));
     assert_non_null(
         strstr(warnings, "the run has 1 step, in which a model learns little: lower --per-device-train-batch-size, which is 64"));
+    assert_ok(run_with(SETTINGS("per_device_train_batch_size", "1", "gradient_accumulation_steps", "64", "num_train_epochs", "1"),
+                       &result));
+    assert_non_null(strstr(warnings, "learns little: lower --gradient-accumulation-steps, which is 64, or raise"));
 }
 
 struct chat {

@@ -203,7 +203,7 @@ static void print_checks(const json_t *report, bool colour)
         const char *code = fine ? "\033[32m" : error ? "\033[1;31m" : "\033[33m";
         out_print("%-12s", i ? "" : "checks");
         print_painted(colour, code, fine ? "\u2713" : error ? "\u2717" : "!");
-        out_print("  %-26s", inspect_data_text(check, "check"));
+        out_print("  %-25s ", inspect_data_text(check, "check"));
         if (fine) {
             out_print("none\n");
             continue;

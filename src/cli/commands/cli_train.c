@@ -276,6 +276,13 @@ static json_t *outcome_json(const struct run *run, const hone_train_result *r)
     return out;
 }
 
+/* Whether no row went through the chat template that the model has: hone generate then asks without it too. */
+static bool trained_raw(const json_t *data)
+{
+    json_int_t rows = json_integer_value(json_object_get(data, "rows"));
+    return rows && json_integer_value(json_object_get(data, "rows_without_template")) == rows;
+}
+
 static void train_print_text(const struct run *run, const hone_train_result *r)
 {
     const hone_trainer_info *i = run->info;
@@ -307,7 +314,7 @@ static void train_print_text(const struct run *run, const hone_train_result *r)
     out_word(r->output);
     out_print("\ntry it      hone generate %s", full ? "--model " : "");
     out_word(r->output);
-    out_print(" --prompt \"...\"\n");
+    out_print("%s --prompt \"...\"\n", trained_raw(run->data) ? " --raw" : "");
 }
 
 /* What a run would do, and where it would write. */
