@@ -268,6 +268,8 @@ static void all_that_is_refused_is_told_together(void **state)
     assert_fails(load("base_model: m\nlearning_rate: 1\nsequence_len: 9\ndatasets: [{path: a, field: x}, {path: b}]\n"),
                  ERR_ARGUMENT, "datasets[].field: x (line 4): rename the column");
     assert_fails(load(TRL_FEW "lora_rank: 8\n"), ERR_ARGUMENT, "did you mean lora_r?");
+    assert_fails(load(MLX_FEW "train: false\n"), ERR_ARGUMENT, "train: false (line 5): hone train trains");
+    assert_ok(load(MLX_FEW "train: true\n"));
     assert_fails(load(MLX_FEW "lr_schedule: {name: cosine_decay, arguments: [1e-4, 50]}\n"), ERR_ARGUMENT, "end with the run");
 }
 

@@ -21,6 +21,7 @@ static void what_hone_does_otherwise_is_said(void **state)
         {TRL_FEW "save_strategy: epoch\nsave_steps: 500\n", "save_steps: 500: not used: the strategy is epoch"},
         {TRL_FEW "eval_steps: 0.1\n", "eval_steps: 0.1: hone validates every --eval-steps"},
         {TRL_FEW "eos_token: '<|im_end|>'\n", "eos_token: <|im_end|>: the model's own end of turn"},
+        {AXOLOTL_FEW "eval_strategy: no\nval_set_size: 0.1\n", "eval_strategy: no: hone validates on what there is for it"},
         {TRL_FEW "lr_scheduler_type: constant\nwarmup_ratio: 0.5\n", "warmup_ratio: 0.5: not used: constant has no warm-up"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {

@@ -155,14 +155,28 @@ enum status value_interval(struct foreign *f, const struct foreign_row *row, con
     return is_fraction(node->text) ? say_interval(f, row, node, key) : foreign_set(f, row->option, node->text, node, key);
 }
 
+static bool has_validation(struct foreign *f)
+{
+    static const char *const keys[] = {"val_size", "val_set_size", "eval_dataset", "test_datasets"};
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+        const struct yaml_node *node = foreign_find(f, keys[i]);
+        if (node && !foreign_is_off(node))
+            return true;
+    }
+    return false;
+}
+
 /* Without validation data nothing is validated, and a run without checkpoints in between saves at its end. */
 enum status value_strategy(struct foreign *f, const struct foreign_row *row, const struct yaml_node *node, const char *key)
 {
     bool saves = row->option == OPTION_saves_per_epoch;
     if (foreign_in_words("epoch", node->text))
         return foreign_set(f, row->option, "1", node, key);
+    if (foreign_is_off(node) && saves)
+        return foreign_set(f, OPTION_save_steps, "0", node, key);
     if (foreign_is_off(node))
-        return saves ? foreign_set(f, OPTION_save_steps, "0", node, key) : OK;
+        return has_validation(f) ? foreign_say(f, key, node->text, "hone validates on what there is for it: leave that out too")
+                                 : OK;
     return foreign_in_words("steps", node->text) ? OK : say_interval(f, row, node, key);
 }
 
