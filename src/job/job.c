@@ -212,6 +212,15 @@ static enum status check_input(struct job *j, const char *option, const char *in
     return OK;
 }
 
+/* Whether an entry of a directory is a run's: other programs have checkpoints of that name too. */
+static bool is_of_run(struct arena *arena, const char *dir, const char *name)
+{
+    char run[RUN_ID_SIZE];
+    const char *path = strncmp(name, "checkpoint-", 11) ? NULL : file_join(arena, dir, name);
+    return !strcmp(name, "run.json") || !strcmp(name, "metrics.jsonl") ||
+           (path && checkpoint_dir_kind(path, run) != CHECKPOINT_FOREIGN);
+}
+
 /* Whether a directory has a model or an adapter, and nothing of a run: it was downloaded, exported, or is of another program. */
 static enum status has_foreign(struct arena *arena, const char *dir, const char **what)
 {
@@ -223,7 +232,7 @@ static enum status has_foreign(struct arena *arena, const char *dir, const char 
         return OK;
     TRY(directory_list(arena, dir, &names, &count));
     for (int64_t i = 0; i < count; i++) {
-        run |= !strcmp(names[i], "run.json") || !strcmp(names[i], "metrics.jsonl") || !strncmp(names[i], "checkpoint-", 11);
+        run |= is_of_run(arena, dir, names[i]);
         if (!strcmp(names[i], ADAPTER_CONFIG))
             *what = "an adapter";
         else if (!strcmp(names[i], "config.json") && !*what)

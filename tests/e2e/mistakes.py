@@ -62,6 +62,7 @@ def make(d):
     (d / "bare").mkdir()
     for name in ("adapter_config.json", "adapter_model.safetensors"):
         shutil.copy(d / "out" / name, d / "bare")
+    write("bare/checkpoint-500/trainer_state.json", '{"global_step": 500}')
     (d / "gone.jsonl").symlink_to("/nowhere/rows.jsonl")
     shutil.copytree(TINY, d / "tuned")
     weights = bytearray((d / "tuned/model.safetensors").read_bytes())
