@@ -30,8 +30,14 @@ static hone_status start_again(const char *const *arguments, const char *most, i
     bool asked;
     for (int64_t again = 1;; again++) {
         enum status status = launch_again(arguments, variables, code, &asked);
-        if (status != OK || *code != (int)ERR_RANK || asked || again > left)
+        if (status != OK || *code != (int)ERR_RANK || asked || !left)
             return (hone_status)status;
+        if (again > left) {
+            log_message(LOG_WARNING,
+                        "a rank was lost, and --max-restarts %s is used up: the same command goes on from the last checkpoint",
+                        most);
+            return HONE_OK;
+        }
         log_message(LOG_WARNING, "a rank was lost: all start again from the last checkpoint, time %lld of %s", (long long)again,
                     most);
     }

@@ -451,7 +451,8 @@ class Ends(Ranks):
         again = self.ranks_of(self.dir / "twice", 2, pids)
         os.kill(again[1], signal.SIGKILL)
         _, err = self.ends(launcher, again, 60)
-        self.assertEqual((launcher.returncode, err.count("a rank was lost")), (12, 1), err)
+        self.assertEqual((launcher.returncode, err.count("a rank was lost: all start again")), (12, 1), err)
+        self.assertIn("a rank was lost, and --max-restarts 1 is used up: the same command goes on", err)
 
     def test_two_runs_of_nproc_do_not_share_an_output(self):
         launcher, pids = self.start(2, "out", "--max-steps", 100000, nproc="mpirun")
