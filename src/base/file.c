@@ -127,14 +127,14 @@ enum status file_map_within(struct file_map *map, const char *path, int64_t max_
     else if (size > max_bytes)
         status = file_too_large(path, size, max_bytes);
     else if (size > 0) {
-        void *data = mmap(NULL, (size_t)size, PROT_READ, MAP_PRIVATE, fd, 0);
-        status = data == MAP_FAILED ? file_fail(path, "map") : mapped_add(data, size, fd, path);
+        const void *data;
+        status = mapped_open(&data, fd, size, path);
+        if (status == OK && !data)
+            status = file_fail(path, "map");
         if (status == OK) {
             *map = (struct file_map){data, size};
-            return OK; /* the note keeps the descriptor */
+            return OK; /* the map keeps the descriptor */
         }
-        if (data != MAP_FAILED)
-            munmap(data, (size_t)size);
     }
     close(fd);
     return status;
@@ -142,10 +142,8 @@ enum status file_map_within(struct file_map *map, const char *path, int64_t max_
 
 void file_unmap(struct file_map *map)
 {
-    if (map->size) {
-        mapped_remove(map->data);
-        munmap((void *)map->data, (size_t)map->size);
-    }
+    if (map->size)
+        mapped_close(map->data);
     *map = (struct file_map){0};
 }
 

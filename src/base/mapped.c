@@ -2,11 +2,13 @@
  * interrupted may hold it, and sees whole notes: each is complete before it is in the list. */
 #include "base/mapped.h"
 
+#include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -16,7 +18,8 @@ struct note {
     struct note *_Atomic next;
     const char *data;
     int64_t size;
-    struct timespec time;
+    struct stat was; /* when it was mapped */
+    int64_t holders;
     int fd;
     char link[32]; /* where the system tells the file's name of today: a cache is renamed after it was mapped */
     char path[];   /* the name of then */
@@ -41,39 +44,77 @@ static void mapped_watch_forks(void)
     pthread_atfork(mapped_before_fork, mapped_after_fork, mapped_after_fork);
 }
 
-enum status mapped_add(const void *data, int64_t size, int fd, const char *path)
+static bool same_time(const struct timespec *a, const struct timespec *b)
+{
+    return a->tv_sec == b->tv_sec && a->tv_nsec == b->tv_nsec;
+}
+
+/* The note of a map of the same file with the same content; with the guard. */
+static struct note *mapped_find_same(const struct stat *st, int64_t size)
+{
+    struct note *n = atomic_load(&notes);
+    while (n &&
+           !(n->size == size && n->was.st_dev == st->st_dev && n->was.st_ino == st->st_ino && n->was.st_size == st->st_size &&
+             same_time(&n->was.st_mtim, &st->st_mtim) && same_time(&n->was.st_ctim, &st->st_ctim)))
+        n = atomic_load(&n->next);
+    return n;
+}
+
+/* With the guard: NULL if the system refused. */
+static struct note *mapped_add(struct note *n)
+{
+    void *data = mmap(NULL, (size_t)n->size, PROT_READ, MAP_PRIVATE, n->fd, 0);
+    if (data == MAP_FAILED)
+        return NULL;
+    n->data = data;
+    atomic_store(&n->next, atomic_load(&notes));
+    atomic_store(&notes, n);
+    return n;
+}
+
+enum status mapped_open(const void **data, int fd, int64_t size, const char *path)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
-    struct stat st;
     size_t length = strlen(path) + 1;
+    *data = NULL;
     pthread_once(&once, mapped_watch_forks);
     struct note *n = memory_alloc((int64_t)(sizeof *n + length));
     if (!n)
         return ERR_MEMORY;
-    *n = (struct note){.data = data, .size = size, .fd = fd};
-    if (fstat(fd, &st) == 0)
-        n->time = st.st_mtim;
+    *n = (struct note){.size = size, .fd = fd};
+    bool known = fstat(fd, &n->was) == 0;
     snprintf(n->link, sizeof n->link, "/proc/self/fd/%d", fd);
     memcpy(n->path, path, length);
     pthread_mutex_lock(&guard);
-    atomic_store(&n->next, atomic_load(&notes));
-    atomic_store(&notes, n);
+    struct note *same = known ? mapped_find_same(&n->was, size) : NULL, *at = same ? same : mapped_add(n);
+    int cause = errno;
+    if (at) {
+        at->holders++;
+        *data = at->data;
+    }
     pthread_mutex_unlock(&guard);
+    if (same)
+        close(fd);
+    if (at != n)
+        memory_free(n);
+    errno = cause;
     return OK;
 }
 
-void mapped_remove(const void *data)
+void mapped_close(const void *data)
 {
     pthread_mutex_lock(&guard);
     struct note *_Atomic *at = &notes;
     while (*at && (*at)->data != data)
         at = &(*at)->next;
     struct note *n = *at;
-    if (n)
+    bool last = n && --n->holders == 0;
+    if (last)
         atomic_store(at, atomic_load(&n->next));
     pthread_mutex_unlock(&guard);
-    if (!n)
+    if (!last)
         return;
+    munmap((void *)n->data, (size_t)n->size);
     close(n->fd);
     memory_free(n);
 }
@@ -105,7 +146,7 @@ static bool changed(const struct note *n, int64_t *size)
     if (fstat(n->fd, &st) != 0)
         return true;
     *size = (int64_t)st.st_size;
-    return *size != n->size || st.st_mtim.tv_sec != n->time.tv_sec || st.st_mtim.tv_nsec != n->time.tv_nsec;
+    return *size != n->size || !same_time(&st.st_mtim, &n->was.st_mtim);
 }
 
 enum status mapped_check(const void *data)
