@@ -17,11 +17,12 @@
 #include "base/limits.h"
 #include "base/parallel.h"
 #include "device/cpu_pace.h"
+#include "device/share.h"
 
 struct block {
     char *data;
     int64_t bytes;
-    bool mapped; /* memory of the caller */
+    bool mapped; /* memory of the caller, or shared */
 };
 
 struct shape { /* of a matmul that some command uses */
@@ -174,17 +175,32 @@ static enum status cpu_add_block(struct cpu *cpu, struct block block, int32_t *n
 }
 
 /* Fresh pages from the system: zeroed, and resident only once they are touched. */
-static enum status alloc(struct device *device, int64_t bytes, int32_t *number)
+static enum status make_pages(struct device *device, int64_t bytes, void **out)
 {
-    if (bytes <= 0)
-        return cpu_add_block(cpu_of(device), (struct block){0}, number);
+    (void)device;
     void *data = mmap(NULL, (size_t)bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (data == MAP_FAILED)
         return fail(ERR_MEMORY, "out of memory: a block of %lld bytes: %s", (long long)bytes, strerror(errno));
     madvise(data, (size_t)bytes, MADV_HUGEPAGE); /* fewer faults and misses where the system has them */
+    *out = data;
+    return OK;
+}
+
+static void free_pages(struct device *device, void *data, int64_t bytes)
+{
+    (void)device;
+    munmap(data, (size_t)bytes);
+}
+
+static enum status alloc(struct device *device, int64_t bytes, int32_t *number)
+{
+    void *data = NULL;
+    if (bytes <= 0)
+        return cpu_add_block(cpu_of(device), (struct block){0}, number);
+    TRY(make_pages(device, bytes, &data));
     enum status status = cpu_add_block(cpu_of(device), (struct block){data, bytes, false}, number);
     if (status != OK)
-        munmap(data, (size_t)bytes);
+        free_pages(device, data, bytes);
     else
         device->counters.bytes += bytes;
     return status;
@@ -194,6 +210,20 @@ static enum status map(struct device *device, const void *host, int64_t bytes, i
 {
     return cpu_add_block(cpu_of(device), (struct block){(char *)host, bytes, true}, number);
 }
+
+/* All devices of this class have the process's memory. */
+static const void *where(const struct device *device)
+{
+    (void)device;
+    return NULL;
+}
+
+static enum status use_pages(struct device *device, void *data, int32_t *number)
+{
+    return cpu_add_block(cpu_of(device), (struct block){.data = data, .mapped = true}, number);
+}
+
+static const struct device_sharing sharing = {.where = where, .make = make_pages, .free = free_pages, .use = use_pages};
 
 static void *address(struct cpu *cpu, struct operand operand)
 {
@@ -392,6 +422,7 @@ const struct device_class device_cpu = {
     .alloc = alloc,
     .map = map,
     .release = release,
+    .sharing = &sharing,
     .write = write_elements,
     .read = read_bytes,
     .later_open = later_open,

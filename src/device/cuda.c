@@ -298,6 +298,7 @@ const struct device_class device_cuda = {
     .alloc = cuda_alloc,
     .alloc_host = cuda_alloc_host,
     .release = cuda_release,
+    .sharing = &cuda_sharing,
     .write = cuda_write,
     .read = cuda_read,
     .later_open = cuda_later_open,

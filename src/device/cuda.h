@@ -20,6 +20,7 @@
 #define DEVICE_CUDA_H
 
 #include "device/cuda_code.h"
+#include "device/share.h"
 
 enum { CUDA_RING = 2, CUDA_PINNED = 8 << 20, CUDA_TICKETS = DEVICE_LANES };
 _Static_assert((int)GROUP_TICKETS <= (int)CUDA_TICKETS, "there are events for all");
@@ -56,9 +57,9 @@ struct cuda {
     int target; /* 89 for compute capability 8.9 */
     bool busy;  /* the stream may have work */
 
-    CUdeviceptr *blocks; /* by number; 0: empty or released */
-    char **block_host;   /* pinned memory, of a block that is there; NULL: it is on the device */
-    int64_t *block_bytes;
+    CUdeviceptr *blocks;  /* by number; 0: empty or released */
+    char **block_host;    /* pinned memory, of a block that is there; NULL: it is on the device */
+    int64_t *block_bytes; /* 0: the memory is shared */
     int32_t block_count;
 
     struct cuda_side_stream streamed; /* that COMMAND_COPY runs on; opened with the first block in host memory */
@@ -175,6 +176,7 @@ CUdeviceptr cuda_address(const struct cuda *c, struct operand operand);
 enum status cuda_alloc(struct device *device, int64_t bytes, int32_t *number);
 enum status cuda_alloc_host(struct device *device, int64_t bytes, int32_t *number);
 void cuda_release(struct device *device, int32_t block);
+extern const struct device_sharing cuda_sharing;
 
 /* --- cuda_copy.c --- */
 

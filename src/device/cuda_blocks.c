@@ -58,29 +58,72 @@ enum status cuda_alloc_host(struct device *device, int64_t bytes, int32_t *numbe
     return OK;
 }
 
-enum status cuda_alloc(struct device *device, int64_t bytes, int32_t *number)
+static void cuda_blocks_free(struct device *device, void *memory, int64_t bytes)
+{
+    struct cuda *c = cuda_of(device);
+    (void)bytes;
+    if (cuda_enter(c) == OK && cuda_settle(c))
+        cu.cuMemFree((CUdeviceptr)(uintptr_t)memory);
+}
+
+/* Zeroed, unless the device is to leave it unfilled. */
+static enum status cuda_blocks_make(struct device *device, int64_t bytes, void **memory)
 {
     struct cuda *c = cuda_of(device);
     CUdeviceptr address = 0;
+    char what[64];
     TRY(cuda_enter(c));
+    snprintf(what, sizeof what, "allocating a block of %lld bytes", (long long)bytes);
+    TRY(cuda_check(cu.cuMemAlloc(&address, (size_t)bytes), what));
+    c->busy = true;
+    enum status status = OK;
+    if (!device->unfilled)
+        status = cuda_check(cu.cuMemsetD8Async(address, 0, (size_t)bytes, c->stream), "filling with zeros");
+    if (status != OK)
+        cu.cuMemFree(address);
+    else
+        *memory = (void *)(uintptr_t)address;
+    return status;
+}
+
+enum status cuda_alloc(struct device *device, int64_t bytes, int32_t *number)
+{
+    struct cuda *c = cuda_of(device);
+    void *memory = NULL;
     TRY(grow_blocks(c));
-    if (bytes > 0) {
-        char what[64];
-        snprintf(what, sizeof what, "allocating a block of %lld bytes", (long long)bytes);
-        TRY(cuda_check(cu.cuMemAlloc(&address, (size_t)bytes), what));
-        c->busy = true;
-        enum status status = OK;
-        if (!device->unfilled)
-            status = cuda_check(cu.cuMemsetD8Async(address, 0, (size_t)bytes, c->stream), "filling with zeros");
-        if (status != OK) {
-            cu.cuMemFree(address);
-            return status;
-        }
-        device->counters.bytes += bytes;
-    }
-    *number = cuda_blocks_add_block(c, address, NULL, bytes);
+    if (bytes > 0)
+        TRY(cuda_blocks_make(device, bytes, &memory));
+    device->counters.bytes += bytes > 0 ? bytes : 0;
+    *number = cuda_blocks_add_block(c, (CUdeviceptr)(uintptr_t)memory, NULL, bytes);
     return OK;
 }
+
+/* Filled before another stream may use it. */
+static enum status cuda_blocks_make_shared(struct device *device, int64_t bytes, void **memory)
+{
+    TRY(cuda_blocks_make(device, bytes, memory));
+    enum status status = cuda_wait(cuda_of(device));
+    if (status != OK)
+        cuda_blocks_free(device, *memory, bytes);
+    return status;
+}
+
+/* All devices of a card have its primary context. */
+static const void *cuda_blocks_where(const struct device *device)
+{
+    return ((const struct cuda *)device)->context;
+}
+
+static enum status cuda_blocks_use(struct device *device, void *memory, int32_t *number)
+{
+    struct cuda *c = cuda_of(device);
+    TRY(grow_blocks(c));
+    *number = cuda_blocks_add_block(c, (CUdeviceptr)(uintptr_t)memory, NULL, 0);
+    return OK;
+}
+
+const struct device_sharing cuda_sharing = {
+    .where = cuda_blocks_where, .make = cuda_blocks_make_shared, .free = cuda_blocks_free, .use = cuda_blocks_use};
 
 void cuda_release(struct device *device, int32_t block)
 {
@@ -89,7 +132,7 @@ void cuda_release(struct device *device, int32_t block)
     if (used && cuda_enter(c) == OK && cuda_settle(c)) {
         if (c->block_host[block])
             cu.cuMemFreeHost(c->block_host[block]);
-        else
+        else if (c->block_bytes[block])
             cu.cuMemFree(c->blocks[block]);
         device->counters.bytes -= c->blocks[block] ? c->block_bytes[block] : 0;
     }

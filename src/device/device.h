@@ -172,6 +172,7 @@ struct device_options {
 };
 
 struct device;
+struct device_sharing;
 struct prepared;
 
 struct device_class {
@@ -190,6 +191,7 @@ struct device_class {
     enum status (*alloc_host)(struct device *device, int64_t bytes, int32_t *block);            /* NULL: no COMMAND_COPY */
     enum status (*map)(struct device *device, const void *host, int64_t bytes, int32_t *block); /* NULL: not host_memory */
     void (*release)(struct device *device, int32_t block);
+    const struct device_sharing *sharing; /* device/share.h; NULL: its blocks are its own */
     enum status (*write)(struct device *device, struct operand to, enum dtype to_type, const void *from, enum dtype from_type,
                          int64_t count);
     enum status (*read)(struct device *device, void *to, struct operand from, int64_t bytes);

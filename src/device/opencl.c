@@ -6,6 +6,7 @@
 #include <stdio.h>
 
 #include "base/number.h"
+#include "device/share.h"
 
 enum { STAGING = 4 << 20, SCRATCH = 64 << 10, ARGUMENTS = 2 * OPERANDS + 1 + 2 * NUMBERS };
 
@@ -81,8 +82,7 @@ static enum status opencl_open_context(struct opencl *o)
         return fail(ERR_DEVICE, "OpenCL: %s has work-groups of %lld and %lld bytes of local memory, hone needs %d and %d",
                     o->name, (long long)device_number(o, CL_DEVICE_MAX_WORK_GROUP_SIZE),
                     (long long)device_number(o, CL_DEVICE_LOCAL_MEM_SIZE), (int)KERNEL_GROUP_MAX, (int)KERNEL_LOCAL_MAX);
-    o->context = cl.clCreateContext(NULL, 1, &o->id, NULL, NULL, &code);
-    TRY(opencl_check(code, "creating a context"));
+    TRY(opencl_context_open(o));
     o->queue = cl.clCreateCommandQueue(o->context, o->id, 0, &code);
     TRY(opencl_check(code, "creating a queue"));
     o->scratch = cl.clCreateBuffer(o->context, CL_MEM_READ_WRITE, SCRATCH, NULL, &code);
@@ -100,7 +100,7 @@ static enum status opencl_open_context(struct opencl *o)
 static void release_block(struct device *device, int32_t block)
 {
     struct opencl *o = opencl_of(device);
-    if (o->blocks[block]) {
+    if (o->blocks[block] && o->block_bytes[block]) {
         cl.clReleaseMemObject(o->blocks[block]); /* once the commands that use it are done */
         device->counters.bytes -= o->block_bytes[block];
     }
@@ -131,8 +131,7 @@ static void close_opencl(struct device *device)
         cl.clReleaseMemObject(o->scratch);
     if (o->queue)
         cl.clReleaseCommandQueue(o->queue);
-    if (o->context)
-        cl.clReleaseContext(o->context);
+    opencl_context_close(o);
     memory_free(o->blocks);
     memory_free(o->block_bytes);
     memory_free(o);
@@ -185,9 +184,32 @@ static enum status opencl_fill(struct opencl *o, cl_mem to, int64_t offset, int6
                         "filling with zeros");
 }
 
-static enum status alloc(struct device *device, int64_t bytes, int32_t *number)
+static enum status make_buffer(struct device *device, int64_t bytes, void **memory)
 {
     struct opencl *o = opencl_of(device);
+    char what[64];
+    cl_int code;
+    snprintf(what, sizeof what, "a block of %lld bytes", (long long)bytes);
+    cl_mem block = cl.clCreateBuffer(o->context, CL_MEM_READ_WRITE, (size_t)bytes, NULL, &code);
+    TRY(opencl_check(code, what));
+    enum status status = opencl_fill(o, block, 0, bytes);
+    if (status != OK)
+        cl.clReleaseMemObject(block);
+    else
+        *memory = block;
+    return status;
+}
+
+static void free_buffer(struct device *device, void *memory, int64_t bytes)
+{
+    (void)device;
+    (void)bytes;
+    cl.clReleaseMemObject(memory);
+}
+
+/* Room for the number of one more block. */
+static enum status opencl_grow_blocks(struct opencl *o)
+{
     cl_mem *blocks = memory_resize(o->blocks, (o->block_count + 1) * (int64_t)sizeof *blocks);
     if (!blocks)
         return ERR_MEMORY;
@@ -196,27 +218,53 @@ static enum status alloc(struct device *device, int64_t bytes, int32_t *number)
     if (!sizes)
         return ERR_MEMORY;
     o->block_bytes = sizes;
-    blocks[o->block_count] = NULL;
-    sizes[o->block_count] = 0;
-    if (bytes > 0) {
-        char what[64];
-        cl_int code;
-        snprintf(what, sizeof what, "a block of %lld bytes", (long long)bytes);
-        cl_mem block = cl.clCreateBuffer(o->context, CL_MEM_READ_WRITE, (size_t)bytes, NULL, &code);
-        TRY(opencl_check(code, what));
-        enum status status = opencl_fill(o, block, 0, bytes);
-        if (status != OK) {
-            cl.clReleaseMemObject(block);
-            return status;
-        }
-        blocks[o->block_count] = block;
-        sizes[o->block_count] = bytes;
-        device->counters.bytes += bytes;
-    }
-    device->counters.allocations++;
-    *number = o->block_count++;
     return OK;
 }
+
+static int32_t opencl_add_block(struct opencl *o, cl_mem block, int64_t bytes)
+{
+    o->blocks[o->block_count] = block;
+    o->block_bytes[o->block_count] = bytes;
+    o->device.counters.allocations++;
+    return o->block_count++;
+}
+
+static enum status alloc(struct device *device, int64_t bytes, int32_t *number)
+{
+    struct opencl *o = opencl_of(device);
+    void *block = NULL;
+    TRY(opencl_grow_blocks(o));
+    if (bytes > 0)
+        TRY(make_buffer(device, bytes, &block));
+    device->counters.bytes += max(bytes, 0);
+    *number = opencl_add_block(o, block, max(bytes, 0));
+    return OK;
+}
+
+/* Filled before another queue may use it. */
+static enum status make_shared_buffer(struct device *device, int64_t bytes, void **memory)
+{
+    TRY(make_buffer(device, bytes, memory));
+    enum status status = opencl_check(cl.clFinish(opencl_of(device)->queue), "filling with zeros");
+    if (status != OK)
+        cl.clReleaseMemObject(*memory);
+    return status;
+}
+
+static const void *opencl_where(const struct device *device)
+{
+    return ((const struct opencl *)device)->context;
+}
+
+static enum status use_buffer(struct device *device, void *memory, int32_t *number)
+{
+    TRY(opencl_grow_blocks(opencl_of(device)));
+    *number = opencl_add_block(opencl_of(device), memory, 0);
+    return OK;
+}
+
+static const struct device_sharing opencl_sharing = {
+    .where = opencl_where, .make = make_shared_buffer, .free = free_buffer, .use = use_buffer};
 
 /* Waits for a copy that is still in flight, and not for what follows it in the queue. */
 static enum status opencl_wait_for(struct opencl *o, cl_event *copy)
@@ -486,6 +534,7 @@ const struct device_class device_opencl = {
     .info = info,
     .alloc = alloc,
     .release = release_block,
+    .sharing = &opencl_sharing,
     .write = write_elements,
     .read = read_bytes,
     .later_open = later_open,

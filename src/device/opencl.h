@@ -9,6 +9,7 @@
 #include <stddef.h>
 
 #include "base/hash.h"
+#include "base/shared.h"
 #include "device/kernel.h"
 #include "device/kernel_cache.h"
 
@@ -65,12 +66,13 @@ struct opencl {
     struct device device;
     cl_device_id id;
     bool gpu;
-    cl_context context;
+    cl_context context;            /* of all devices with this id */
+    struct shared *shared_context; /* its hold */
     cl_command_queue queue;
     char name[128], driver[256]; /* driver: version of the device's driver, and of OpenCL */
     cl_mem scratch;              /* operands of warm-ups */
     cl_mem *blocks;              /* by number; NULL: empty or released */
-    int64_t *block_bytes;
+    int64_t *block_bytes;        /* 0: the memory is shared */
     int32_t block_count;
     struct variant *variants;
     int64_t variant_count, variant_capacity;
@@ -92,6 +94,10 @@ enum status opencl_find(cl_device_id *id, int number);
 
 /* How many devices there are on all platforms; 0 without OpenCL. */
 int opencl_count(void);
+
+/* The context of the device's id, one in a process: devices in it can use each other's memory. */
+enum status opencl_context_open(struct opencl *o);
+void opencl_context_close(struct opencl *o);
 
 /* ERR_DEVICE (ERR_MEMORY where memory was short) with the name of OpenCL's code. */
 enum status opencl_check(cl_int code, const char *what);
