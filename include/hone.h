@@ -12,8 +12,9 @@
  * those that hone_events names; a handle that is released there lives until the call returns. Other handles can be used.
  *
  * Threads. Handles are independent of each other: each is used by one thread at a time, and different threads may use different
- * handles at once. The library computes with a pool of its own threads, one for the process, as many as the option threads says
- * or as the process may use. OpenMP: oneDNN is linked to it, but hone runs each of its pieces with one thread, and puts back the
+ * handles at once. What models and trainers on one base share, its frozen weights (docs/library.md), changes nothing about that.
+ * The library computes with a pool of its own threads, one for the process, as many as the option threads says or as the process
+ * may use. OpenMP: oneDNN is linked to it, but hone runs each of its pieces with one thread, and puts back the
  * number of threads that the caller has set (omp_set_num_threads); OpenMP's own threads are never started.
  *
  * fork. A child may use the library, with handles that it opens itself; those of its parent are HONE_ERR_ARGUMENT there, and
@@ -135,6 +136,8 @@ typedef struct hone_eval_result {
     int64_t peak_bytes;     /* planned for the whole process */
     int64_t peak_rss_bytes; /* measured */
     char dtype[16], device[16];
+    int64_t shared_bytes; /* of planned_bytes and mapped_bytes: frozen weights of the base, which the process has once, however
+                           * many models and trainers use them (docs/library.md) */
 } hone_eval_result;
 
 /* Called after every micro-batch; return 0 to continue, anything else to stop with HONE_ERR_STOPPED. */
@@ -253,6 +256,7 @@ typedef struct hone_trainer_info {
         disk_free_bytes; /* what the run may add to the disk of output_dir, and what is free there; 0: not known */
     int64_t checkpoint_bytes, checkpoints; /* of disk_bytes: one checkpoint, and how many there may be besides those there now */
     int64_t rank, ranks;                   /* of this process, and how many train together */
+    int64_t shared_bytes;                  /* as in hone_eval_result */
 } hone_trainer_info;
 
 HONE_API hone_status hone_trainer_get_info(hone_trainer *trainer, hone_trainer_info *info);

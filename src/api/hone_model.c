@@ -85,6 +85,7 @@ static enum status run_eval(struct hone_model *m, struct session *s, struct data
         .mapped_bytes = mapped,
         .allocated_bytes = s->device->counters.bytes,
         .peak_bytes = total + s->process_bytes,
+        .shared_bytes = session_shared(s),
     };
     process_memory(&now, &result->peak_rss_bytes);
     snprintf(result->dtype, sizeof result->dtype, "%s", session_dtype(s));

@@ -79,6 +79,7 @@ hone_status hone_trainer_get_info(hone_trainer *handle, hone_trainer_info *info)
         .first_eval_loss = t->snap.state.first_eval_loss,
         .rank = group_rank(t->build.group),
         .ranks = group_size(t->build.group),
+        .shared_bytes = session_shared(s),
     };
     struct disk_budget budget;
     if (t->job.options->output_dir && t->rows.data.row_count && disk_budget_plan(&t->snap, &budget) == OK) {

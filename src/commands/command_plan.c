@@ -37,6 +37,7 @@ struct plan {
     struct device_costs costs;
     int64_t process_bytes, peak_bytes, memory_bytes, free_bytes, allocated_bytes, mapped_bytes, parameters, micro_batch_tokens;
     const char *limit;        /* of free_bytes; NULL: the device names none */
+    int64_t shared_bytes;     /* what a process has once for several runs on this base */
     int64_t page_cache_bytes; /* left for the weights in mapped files */
     bool reads_from_disk;
     double bits_per_weight;
@@ -83,6 +84,7 @@ static json_t *plan_table_json(const struct plan *plan)
         RECORD(struct plan, reads_from_disk),
         RECORD(struct plan, allocated_bytes),
         RECORD(struct plan, mapped_bytes),
+        RECORD(struct plan, shared_bytes),
         RECORD(struct plan, parameters),
         RECORD(struct plan, bits_per_weight),
         RECORD(struct plan, method),
@@ -163,6 +165,7 @@ static json_t *make_plan(struct session *s, int64_t slots, const char *method, c
         .reads_from_disk = mapped > cache,
         .allocated_bytes = total - mapped,
         .mapped_bytes = mapped,
+        .shared_bytes = session_shared(s),
         .parameters = weights.elements,
         .bits_per_weight = plan_bits_of(&weights),
         .method = method,

@@ -3,6 +3,7 @@
 #include "base/number.h"
 #include "job/build.h"
 #include "job/settings.h"
+#include "models/model_share.h"
 
 enum { SLOTS_DEFAULT = 1024, SLOTS_GPU_MAX = 8192, SLOTS_STEP = 64 };
 
@@ -48,7 +49,7 @@ static int64_t fixed_bytes(const struct build *b)
 static int64_t room_left(const struct build *b, int64_t saved)
 {
     const struct session *s = &b->session;
-    int64_t total = fixed_bytes(b) - saved;
+    int64_t total = fixed_bytes(b) - engine_held(&s->engine, s->info.max_block) - saved;
     struct device_costs costs;
     for (int life = 0; life < LIFE_COUNT; life++)
         total += s->engine.programs[b->micro.program[0][0]].bytes[life];
@@ -66,6 +67,7 @@ static enum status add_largest(struct build *b, int64_t slots, enum recompute re
     s->tuning.recompute = recompute;
     TRY(session_add(s, NET_TRAIN, slots, slots, 0, largest));
     TRY(model_place(&s->model, &s->info));
+    model_share(&s->model);
     if (streams)
         TRY(session_saves(s, &saved));
     *fit = room_left(b, saved) >= 0;

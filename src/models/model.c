@@ -9,6 +9,7 @@
 #include "models/lora.h"
 #include "models/rotary.h"
 #include "models/weights_safetensors.h"
+#include "tensor/engine_shared.h"
 
 /* The names of config.json for types of weights. */
 static const struct {
@@ -396,8 +397,9 @@ enum status model_upload(struct model *m, struct engine *e)
         struct tensor *t = m->store.tensor[i];
         if (is_frequencies(t))
             TRY(upload_frequencies(m, e, t));
-        const struct stored *f = model_is_weight(t) && !t->in_file ? model_source(m, t) : NULL;
-        const struct stacked *row = model_is_weight(t) ? model_pieces(m, t) : NULL;
+        bool uploads = model_is_weight(t) && engine_uploads(e, t);
+        const struct stored *f = uploads && !t->in_file ? model_source(m, t) : NULL;
+        const struct stacked *row = uploads ? model_pieces(m, t) : NULL;
         if (f)
             TRY(upload_dense(e, t, f));
         if (row)

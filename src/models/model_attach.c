@@ -7,6 +7,7 @@
 #include "base/name.h"
 #include "base/number.h"
 #include "models/lora.h"
+#include "models/model_share.h"
 
 static bool of_module(const char *tensor, const char *module)
 {
@@ -103,6 +104,7 @@ static void report_unused(const struct model *m)
 enum status model_attach(struct model *m, const struct device_info *device)
 {
     TRY(model_place(m, device));
+    model_share(m);
     report_unused(m);
     TRY(check_adapter(m));
     return model_check_finite(m, true);

@@ -5,6 +5,7 @@
 
 #include "models/gguf_names.h"
 #include "models/weights_safetensors.h"
+#include "tensor/engine_shared.h"
 
 static void order_rows(const struct stored *from, const struct stored_part *part, char *to)
 {
@@ -112,7 +113,11 @@ static enum status upload_quantised(const struct parted *p, const struct stored 
 
 enum status weights_upload(const struct parted *p, const struct stored *from, struct engine *e)
 {
-    bool all_in_file = true;
+    bool all_in_file = true, uploads = false;
+    for (int i = 0; i < weight_parts(p->type); i++)
+        uploads |= !p->part[i]->in_file && engine_uploads(e, p->part[i]);
+    if (!uploads)
+        return OK;
     if (from->type != (int)p->type) {
         TRY(upload_quantised(p, from, e));
         weights_drop(from);

@@ -10,6 +10,7 @@
 #include "base/number.h"
 #include "base/process.h"
 #include "models/verify_files.h"
+#include "tensor/engine_shared.h"
 
 enum { RUN_BYTES = 7 << 18 };  /* what the first steps and saves add: pages of libraries, stacks, buffers. An estimate */
 enum { HOST_SPARE = 1 << 30 }; /* host memory that a rank does not pin */
@@ -216,7 +217,8 @@ static enum status fit_layers(struct session *s, int64_t layers)
     struct staged *streamed = &s->engine.streamed;
     struct device_costs costs, one;
     session_costs(s, &costs);
-    int64_t needs = engine_needs(&s->engine), room = session_room(s, needs, &costs), saved = 0;
+    int64_t needs = engine_needs(&s->engine) - engine_held(&s->engine, s->info.max_block), room = session_room(s, needs, &costs),
+            saved = 0;
     device_costs(s->device, 0, COMMANDS * s->engine.program_count, &one);
     streamed->wanted = room < 0;
     for (streamed->resident = layers; streamed->wanted && streamed->resident > 0;) {
@@ -263,6 +265,13 @@ int64_t session_bytes(const struct session *s, int64_t bytes[LIFE_COUNT], int64_
     for (int life = 0; life < LIFE_COUNT; life++)
         total += bytes[life];
     return total;
+}
+
+int64_t session_shared(const struct session *s)
+{
+    int64_t bytes[LIFE_COUNT], mapped;
+    engine_bytes(&s->engine, bytes, &mapped);
+    return mapped + engine_shared_bytes(&s->engine);
 }
 
 static int64_t count_kernels(const struct session *s)
@@ -366,8 +375,9 @@ enum status session_prepare(struct session *s)
     if (s->neighbours < 2 || !s->room.allocate) /* else a rank's part holds that was read before any of them took some */
         look_at_device(s);
     session_costs(s, &costs);
-    int64_t room = session_room(s, total, &costs), driver = costs.modules + costs.graphs;
-    int64_t needed = total + driver + owners_part(s);
+    int64_t to_come = total - engine_held(&s->engine, s->info.max_block);
+    int64_t room = session_room(s, to_come, &costs), driver = costs.modules + costs.graphs;
+    int64_t needed = to_come + driver + owners_part(s);
     if (room < 0)
         return fail(ERR_MEMORY,
                     "out of memory: %.2f GB are needed%s, %.2f GB are %s on %s%s%s%s; `hone plan` shows for what. Try %s",
@@ -405,7 +415,10 @@ enum status session_prepare(struct session *s)
         log_message(LOG_INFO, "%lld kernels ready in %.1f s: %lld compiled, %lld from the cache",
                     (long long)(counters->compiled + counters->loaded), prepared - start, (long long)counters->compiled,
                     (long long)counters->loaded);
-    TRY(model_upload(&s->model, &s->engine));
+    for (bool again = true; again;) {
+        TRY(model_upload(&s->model, &s->engine));
+        TRY(engine_shared_finish(&s->engine, &again));
+    }
     log_message(LOG_DEBUG, "%lld programs prepared in %.3f s, weights uploaded in %.3f s", (long long)s->net_count,
                 prepared - start, clock_seconds() - prepared);
     return OK;

@@ -94,6 +94,9 @@ enum status session_prepare(struct session *s);
 /* The plan's bytes by lifetime, and those that stay in mapped files. The sum of all is what the device needs. */
 int64_t session_bytes(const struct session *s, int64_t bytes[LIFE_COUNT], int64_t *mapped);
 
+/* Those of them that sessions of a process have once, however many use them: frozen weights of the base. */
+int64_t session_shared(const struct session *s);
+
 const char *session_dtype(const struct session *s);
 
 #endif

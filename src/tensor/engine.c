@@ -5,6 +5,7 @@
 
 #include "base/number.h"
 #include "tensor/engine_blocks.h"
+#include "tensor/engine_shared.h"
 #include "tensor/guard_alloc.h"
 #include "tensor/shard.h"
 
@@ -22,9 +23,11 @@ void engine_free(struct engine *e)
         memory_free(e->programs[i].ops);
         lower_free(&e->programs[i].lowering);
     }
-    for (int64_t i = 0; i < e->block_count; i++)
+    for (int64_t i = 0; i < e->block_count; i++) {
         if (e->blocks[i].block >= 0)
             device_release(e->device, e->blocks[i].block);
+        engine_shared_release(e, &e->blocks[i]);
+    }
     if (e->device)
         e->device->sealed = false;
     guard_alloc_free(e);
@@ -102,7 +105,9 @@ enum status engine_place(struct engine *e)
     make_way(e);
     offload_place(e);
     TRY(staged_stream(e));
+    engine_shared_mark(e);
     TRY(blocks_place(e));
+    engine_shared_keys(e);
     return e->guard ? guard_alloc_place(e) : OK;
 }
 
@@ -119,6 +124,25 @@ int64_t engine_needs(const struct engine *e)
             largest = max(largest, e->programs[i].bytes[life] + (i == e->lead ? 0 : front));
         bytes += largest;
     }
+    return bytes;
+}
+
+/* Places are tried: engine_place gives them again. */
+int64_t engine_held(const struct engine *e, int64_t max_block)
+{
+    struct engine trial = *e;
+    int64_t bytes = 0;
+    if (e->block_count)
+        return engine_shared_there(e);
+    trial.blocks = NULL;
+    trial.block_capacity = 0;
+    engine_shared_mark(&trial);
+    if (blocks_place_tensors(&trial, LIFE_WEIGHTS, max_block) == OK) {
+        blocks_place_parts(&trial);
+        engine_shared_keys(&trial);
+        bytes = engine_shared_there(&trial);
+    }
+    memory_free(trial.blocks);
     return bytes;
 }
 
@@ -236,6 +260,7 @@ enum status engine_prepare(struct engine *e)
         e->device->unfilled = e->guard && !guard_alloc_zeroed(b->lifetime);
         TRY(b->in_file   ? device_map(e->device, b->mapped, b->bytes, &b->block)
             : b->in_host ? device_alloc_host(e->device, b->bytes, &b->block)
+            : b->shares  ? engine_shared_alloc(e, b)
                          : device_alloc(e->device, b->bytes, &b->block));
     }
     e->staging = memory_alloc(e->blocks[e->life_block[LIFE_INPUTS]].bytes);
@@ -260,6 +285,8 @@ void engine_shrink(struct engine *e)
 enum status engine_upload_part(struct engine *e, const struct tensor *tensor, int64_t first, int64_t count, const void *from,
                                enum dtype from_type)
 {
+    if (!engine_uploads(e, tensor))
+        return OK;
     if (tensor->kept)
         return staged_upload(e, tensor, first, count, from, from_type);
     if (tensor->whole ? tensor->whole->sharded : tensor->sharded)

@@ -40,7 +40,10 @@ struct engine_block {
     int64_t bytes;
     bool in_file, in_host;
     const void *mapped;
-    int32_t block; /* the device's number; -1 before engine_prepare */
+    bool shares;           /* it has only tensors that do */
+    struct digest key;     /* what decides its bytes then; 0: not known */
+    struct shared *shared; /* the hold, after engine_prepare; NULL: it is this engine's own */
+    int32_t block;         /* the device's number; -1 before engine_prepare */
 };
 
 struct guard_alloc;
@@ -82,8 +85,13 @@ bool engine_in_step(const struct engine *e);
 /* Gives every tensor and every lifetime its block. Nothing is allocated yet. */
 enum status engine_place(struct engine *e);
 
-/* What all blocks will take on the device, as long as no weight is to lie in host memory; before engine_place. */
+/* What all blocks will take on the device, as long as no weight is to lie in host memory; before engine_place. Shared ones count
+ * in full. */
 int64_t engine_needs(const struct engine *e);
+
+/* What the process has already of the blocks that engines share (tensor/engine_shared.h). Before engine_place: as if no tensors
+ * were added to those that there are now. `max_block`: the device's. */
+int64_t engine_held(const struct engine *e, int64_t max_block);
 
 /* Bytes by lifetime; tensors that stay in their file are counted in *mapped instead, those in host memory in `streamed`. */
 void engine_bytes(const struct engine *e, int64_t bytes[LIFE_COUNT], int64_t *mapped);
@@ -98,7 +106,8 @@ enum status engine_find_op(const struct op *op, struct engine_op **ops, int64_t 
 /* After engine_prepare: frees what only building and planning needed. Only inputs and outputs remain of the values. */
 void engine_shrink(struct engine *e);
 
-/* Fills a tensor from the host, converting. Of a sharded one the host has all; this rank keeps its own. */
+/* Fills a tensor from the host, converting. Of a sharded one the host has all; this rank keeps its own. What another engine of
+ * the process uploads is left out (tensor/engine_shared.h). */
 enum status engine_upload(struct engine *e, const struct tensor *tensor, const void *from, enum dtype from_type);
 
 /* The same for `count` elements from `first` on. */

@@ -1,6 +1,8 @@
 /* Blocks are numbers until engine_prepare allocates them. */
 #include "tensor/engine_blocks.h"
 
+#include "tensor/engine_shared.h"
+
 static enum status engine_blocks_add_block(struct engine *e, enum lifetime lifetime, int64_t bytes, const struct tensor *in_file,
                                            int32_t *number)
 {
@@ -19,10 +21,11 @@ enum status blocks_add(struct engine *e, enum lifetime lifetime, int64_t bytes, 
     return engine_blocks_add_block(e, lifetime, bytes, NULL, number);
 }
 
-/* Tensors of one lifetime share as few blocks as the device's largest allocation permits. */
-static enum status engine_blocks_place_tensors(struct engine *e, enum lifetime lifetime, int64_t max_block)
+/* Tensors of one lifetime share as few blocks as the device's largest allocation permits; those that other engines may have the
+ * same bytes of are apart from the others. */
+enum status blocks_place_tensors(struct engine *e, enum lifetime lifetime, int64_t max_block)
 {
-    int32_t open = -1;
+    int32_t opened[] = {-1, -1};
     for (int64_t i = 0; i < e->store->count; i++) {
         struct tensor *t = e->store->tensor[i];
         if (t->lifetime != lifetime || t->whole || t->first)
@@ -43,12 +46,16 @@ static enum status engine_blocks_place_tensors(struct engine *e, enum lifetime l
         if (align_up(bytes) > max_block)
             return fail(ERR_DEVICE, "tensor %s has %lld bytes, the device allocates at most %lld in one piece", t->name,
                         (long long)bytes, (long long)max_block);
-        if (open < 0 || e->guard || e->blocks[open].bytes > max_block - align_up(bytes))
-            TRY(engine_blocks_add_block(e, lifetime, 0, NULL, &open));
-        t->place = (struct operand){open, e->blocks[open].bytes};
+        bool shares = engine_shares(e, t);
+        int32_t *open = &opened[shares];
+        if (*open < 0 || e->guard || e->blocks[*open].bytes > max_block - align_up(bytes))
+            TRY(engine_blocks_add_block(e, lifetime, 0, NULL, open));
+        struct engine_block *block = &e->blocks[*open];
+        t->place = (struct operand){*open, block->bytes};
+        block->shares = shares;
         if (e->guard)
-            e->blocks[open].bytes = bytes;
-        else if (__builtin_add_overflow(e->blocks[open].bytes, align_up(bytes), &e->blocks[open].bytes))
+            block->bytes = bytes;
+        else if (__builtin_add_overflow(block->bytes, align_up(bytes), &block->bytes))
             return fail(ERR_MEMORY, "out of memory: the tensors are larger than any memory");
     }
     return OK;
@@ -64,17 +71,22 @@ static enum status place_together(struct tensor *t)
     return OK;
 }
 
-enum status blocks_place(struct engine *e)
+void blocks_place_parts(const struct engine *e)
 {
-    struct device_info info;
-    device_info(e->device, &info);
-    for (int life = 0; life < LIFE_INPUTS; life++)
-        TRY(engine_blocks_place_tensors(e, (enum lifetime)life, info.max_block));
     for (int64_t i = 0; i < e->store->count; i++) {
         struct tensor *t = e->store->tensor[i];
         if (t->whole)
             t->place = (struct operand){t->whole->place.block, t->whole->place.offset + t->part};
     }
+}
+
+enum status blocks_place(struct engine *e)
+{
+    struct device_info info;
+    device_info(e->device, &info);
+    for (int life = 0; life < LIFE_INPUTS; life++)
+        TRY(blocks_place_tensors(e, (enum lifetime)life, info.max_block));
+    blocks_place_parts(e);
     for (int64_t i = 0; i < e->store->count; i++)
         if (e->store->tensor[i]->first)
             TRY(place_together(e->store->tensor[i]));

@@ -8,6 +8,12 @@
 /* One more block, of which nothing is allocated yet. */
 enum status blocks_add(struct engine *e, enum lifetime lifetime, int64_t bytes, int32_t *number);
 
+/* Gives every tensor of a lifetime its block, as far as it is none of several others. */
+enum status blocks_place_tensors(struct engine *e, enum lifetime lifetime, int64_t max_block);
+
+/* Those that are parts of others, after these. */
+void blocks_place_parts(const struct engine *e);
+
 /* Gives every tensor and every lifetime of values its block. */
 enum status blocks_place(struct engine *e);
 

@@ -7,6 +7,7 @@
 #define TENSOR_TENSORS_H
 
 #include "base/dtype.h"
+#include "base/hash.h"
 #include "base/map.h"
 #include "device/device.h"
 
@@ -48,6 +49,9 @@ struct tensor {
                              what this  rank keeps of its layer, or what is in host memory */
     bool in_host;         /* it lies in memory of the host, out of which it is copied (tensor/staged.h) */
     struct operand place; /* set by engine_place */
+    bool shares;          /* its bytes stay as they are uploaded, and other engines of the process may have the same: they share
+                             them (tensor/engine_shared.h). Of a tensor that is several: all of them are such */
+    struct digest key;    /* what decides the bytes then; 0: not known, as where they only are planned */
 };
 
 struct store {

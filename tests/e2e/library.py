@@ -13,7 +13,7 @@ import subprocess
 import sys
 import tempfile
 
-from case import ASSETS, TINY, Case, main
+from case import ASSETS, SMOL, TINY, Case, main
 
 BUILD, CMAKE = sys.argv[4:6]
 ROOT = pathlib.Path(__file__).parents[2]
@@ -161,6 +161,36 @@ for path in {models}:
 print("good")
 """)
         self.assertIn("good", self.shell(sys.executable, "turns.py"))
+
+    def test_handles_on_one_base_have_its_weights_once(self):
+        """Without sharing each takes the bytes of all weights again: those of the file, or in float32 of copies twice as large."""
+        (self.dir / "once.py").write_text(f"""
+import hone
+
+def resident():
+    return int(open("/proc/self/statm").read().split()[1]) * 4096
+
+def grown(kind, **options):
+    before, handle = resident(), kind({str(SMOL)!r}, **options)
+    if kind is hone.Model:
+        handle.logprobs([ids])
+    else:
+        handle.forward_backward([ids])
+        handle.optim_step(1e-3)
+    return handle, resident() - before
+
+ids, weights = list(range(100, 160)), {(SMOL / "model.safetensors").stat().st_size}
+for dtype, bytes in ("bfloat16", weights), ("float32", 2 * weights):
+    for kinds in (hone.Model, hone.Model, hone.Model), (hone.Trainer, hone.Trainer, hone.Model):
+        options = [dict(dtype=dtype, **(dict(micro_batch_tokens=128) if kind is hone.Trainer else {{}})) for kind in kinds]
+        handles, growths = zip(*(grown(kind, **more) for kind, more in zip(kinds, options)))
+        assert growths[0] > 0.9 * bytes, (dtype, growths)
+        assert max(growths[1:]) < growths[0] - 0.8 * bytes, (dtype, growths)
+        for handle in handles:
+            handle.close()
+print("good")
+""")
+        self.assertIn("good", self.shell(sys.executable, "once.py"))
 
     def test_signals_wait_while_python_computes(self):
         """A handler that ran on a thread that computes would overwrite what matmuls keep below the end of the stack."""

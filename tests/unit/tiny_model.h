@@ -1,5 +1,5 @@
-/* A model directory made by the test: a random llama of two layers (TINY_DEPTH of them where a test says so) with a byte-level
- * tokenizer and a ChatML template. */
+/* A model directory made by the test: a random llama of two layers and 32 channels (TINY_DEPTH and TINY_WIDTH where a test says
+ * so) with a byte-level tokenizer and a ChatML template. */
 #ifndef TESTS_UNIT_TINY_MODEL_H
 #define TESTS_UNIT_TINY_MODEL_H
 
@@ -15,11 +15,14 @@
 #ifndef TINY_DEPTH
 #define TINY_DEPTH 2
 #endif
+#ifndef TINY_WIDTH
+#define TINY_WIDTH 32
+#endif
 
 enum {
     TINY_VOCABULARY = 259,
-    TINY_CHANNELS = 32,
-    TINY_FEED_FORWARD = 48,
+    TINY_CHANNELS = TINY_WIDTH,
+    TINY_FEED_FORWARD = TINY_WIDTH * 3 / 2,
     TINY_LAYERS = TINY_DEPTH,
     TINY_TENSORS = 4 + 9 * TINY_LAYERS
 };
@@ -129,10 +132,10 @@ static inline void tiny_weights(const struct tiny_model *m)
         int64_t rows, columns;
     } layer[] = {
         {"input_layernorm", TINY_CHANNELS, 0},
-        {"self_attn.q_proj", 32, TINY_CHANNELS},
-        {"self_attn.k_proj", 16, TINY_CHANNELS},
-        {"self_attn.v_proj", 16, TINY_CHANNELS},
-        {"self_attn.o_proj", TINY_CHANNELS, 32},
+        {"self_attn.q_proj", TINY_CHANNELS, TINY_CHANNELS},
+        {"self_attn.k_proj", TINY_CHANNELS / 2, TINY_CHANNELS},
+        {"self_attn.v_proj", TINY_CHANNELS / 2, TINY_CHANNELS},
+        {"self_attn.o_proj", TINY_CHANNELS, TINY_CHANNELS},
         {"post_attention_layernorm", TINY_CHANNELS, 0},
         {"mlp.gate_proj", TINY_FEED_FORWARD, TINY_CHANNELS},
         {"mlp.up_proj", TINY_FEED_FORWARD, TINY_CHANNELS},
