@@ -9,75 +9,42 @@
 #include "models/lora.h"
 #include "models/model_copy.h"
 #include "state/result.h"
+#include "state/trained.h"
 
 struct list {
     const struct snapshot *snap;
     struct arena arena;
+    struct trained_list trained;
+    const struct tensor **from; /* where the numbers of each are */
     struct safetensors_tensor *file;
-    const struct tensor **tensor;
-    int64_t *first; /* where in the tensor its bytes begin */
-    int64_t count;
 };
 
 static enum status result_read_tensor(void *context, int64_t tensor, int64_t offset, void *to, int64_t bytes)
 {
     const struct list *list = context;
-    return engine_download(&list->snap->build->session.engine, list->tensor[tensor], list->first[tensor] + offset, to, bytes);
-}
-
-static enum status result_add_file(struct list *list, const char *name, const struct tensor *from, int64_t first, int rank,
-                                   const int64_t *shape)
-{
-    struct safetensors_tensor *f = &list->file[list->count];
-    list->tensor[list->count] = from;
-    list->first[list->count++] = first;
-    f->name = name;
-    f->dtype = from->dtype == DTYPE_BF16 ? SAFETENSORS_BF16 : from->dtype == DTYPE_F16 ? SAFETENSORS_F16 : SAFETENSORS_F32;
-    f->rank = rank;
-    memcpy(f->shape, shape, (size_t)rank * sizeof f->shape[0]);
-    f->bytes = shape_elements(rank, shape) * dtype_size(from->dtype);
-    return name ? OK : ERR_MEMORY;
-}
-
-/* As the model's files have them. */
-static enum status result_add_pieces(struct list *list, const struct stacked *row, const struct tensor *t)
-{
-    int64_t shape[RANK], count = stacked_count(row, t);
-    int rank = stacked_shape(row, t, shape);
-    for (int64_t i = 0; i < count; i++) {
-        char name[NAME_SIZE];
-        stacked_name(row, t, i, name);
-        TRY(result_add_file(list, arena_text(&list->arena, name, (int64_t)strlen(name)), t, i * (tensor_bytes(t) / count), rank,
-                            shape));
-    }
-    return OK;
+    int64_t first = list->trained.row[tensor].first * dtype_size(list->from[tensor]->dtype);
+    return engine_download(&list->snap->build->session.engine, list->from[tensor], first + offset, to, bytes);
 }
 
 /* All trained tensors: float32 for an adapter, the run's type for a model. */
 static enum status list_trained(struct list *list, bool adapter)
 {
-    const struct model *model = &list->snap->build->session.model;
-    const struct store *store = &model->store;
-    int64_t count = 0;
-    for (int64_t i = 0; i < store->count; i++) {
-        const struct stacked *row = stacked_of(model->family->stacked, store->tensor[i]);
-        count += row ? stacked_count(row, store->tensor[i]) : 1;
-    }
+    TRY(trained_list(&list->trained, list->snap->build));
+    int64_t count = list->trained.count;
     list->file = arena_array(&list->arena, count, sizeof *list->file);
-    list->tensor = arena_array(&list->arena, count, sizeof *list->tensor);
-    list->first = arena_array(&list->arena, count, sizeof *list->first);
-    if (!list->file || !list->tensor || !list->first)
+    list->from = arena_array(&list->arena, count, sizeof *list->from);
+    if (count && (!list->file || !list->from))
         return ERR_MEMORY;
-    for (int64_t i = 0; i < store->count; i++) {
-        const struct tensor *t = store->tensor[i], *from = adapter && t->master ? t->master : t;
-        if (t->lifetime != LIFE_TRAINABLE || t->assembled)
-            continue;
-        const struct stacked *row = adapter ? NULL : stacked_of(model->family->stacked, t);
-        char name[NAME_SIZE];
-        weights_file_name(&model->weights, name, t->name);
-        TRY(row ? result_add_pieces(list, row, t)
-                : result_add_file(list, arena_format(&list->arena, "%s%s", adapter ? ADAPTER_PREFIX : "", name), from, 0, t->rank,
-                                  t->shape));
+    for (int64_t i = 0; i < count; i++) {
+        const struct trained *row = &list->trained.row[i];
+        const struct tensor *from = adapter && row->tensor->master ? row->tensor->master : row->tensor;
+        struct safetensors_tensor *f = &list->file[i];
+        list->from[i] = from;
+        f->name = row->name;
+        f->dtype = from->dtype == DTYPE_BF16 ? SAFETENSORS_BF16 : from->dtype == DTYPE_F16 ? SAFETENSORS_F16 : SAFETENSORS_F32;
+        f->rank = row->rank;
+        memcpy(f->shape, row->shape, (size_t)row->rank * sizeof f->shape[0]);
+        f->bytes = shape_elements(row->rank, row->shape) * dtype_size(from->dtype);
     }
     return OK;
 }
@@ -89,7 +56,7 @@ static enum status result_write_tensors(struct list *list, const char *dir, cons
         return ERR_MEMORY;
     TRY(list_trained(list, base));
     adapter_base_pairs(base, metadata);
-    return safetensors_write_from(path, list->file, list->count, metadata, result_read_tensor, list);
+    return safetensors_write_from(path, list->file, list->trained.count, metadata, result_read_tensor, list);
 }
 
 /* --- adapters ----------------------------------------------------------------------------------------------------------- */
@@ -179,6 +146,7 @@ enum status result_write(struct snapshot *snap, const char *dir)
         TRY(identity_hash(&snap->identity, &snap->build->session.model, tuning->lora, &snap->rows->data, &snap->rows->eval_data));
     TRY(directory_make(dir));
     enum status status = tuning->lora ? result_write_adapter(&list, dir) : result_write_model(&list, dir);
+    trained_free(&list.trained);
     arena_free(&list.arena);
     return status;
 }
