@@ -38,16 +38,22 @@ int main(int argc, char **argv)
     hone_sequence *chat;
     hone_generate_result said = {.size = sizeof said};
     hone_step step = {.size = sizeof step};
-    hone_loss sum = {.size = sizeof sum};
+    hone_loss_sum sum = {.size = sizeof sum};
+    hone_optim optim = {.size = sizeof optim};
+    hone_trainer_uses uses = {.size = sizeof uses, .logits = 1, .samples = 1};
     check(hone_options_create(&options, "train")); /* with the options of `hone train`: docs/options.md */
     check(hone_options_set(options, "model", argc == 3 ? argv[1] : "MODEL_DIR OUTPUT_DIR"));
     check(hone_options_set(options, "micro_batch_tokens", "64")); /* room for the chat, and little more to compute */
     check(hone_model_open(&model, options));
     check(hone_encode_chat(model, row, 0, &chat)); /* the answer's tokens have weight 1, the others 0 */
-    check(hone_trainer_open(&trainer, options, HONE_TRAINER_LOGITS | HONE_TRAINER_SAMPLE));
+    const hone_datum datum = {.size = sizeof datum, .ids = chat->ids, .count = chat->count, .weights = chat->weights};
+    const hone_datum *data = &datum;
+    check(hone_trainer_open(&trainer, options, &uses));
+    check(hone_trainer_optim_defaults(trainer, &optim)); /* the options' */
+    optim.learning_rate = 3e-3;
     for (int i = 0; i < 30; i++) {
-        check(hone_trainer_forward_backward_with(trainer, chat, 1, loss, chat, &sum)); /* adds gradients */
-        check(hone_trainer_optim_step(trainer, 3e-3, &step));                          /* applies and clears them */
+        check(hone_trainer_forward_backward_with(trainer, &data, 1, loss, chat, &sum)); /* adds gradients */
+        check(hone_trainer_optim_step(trainer, &optim, &step));                         /* applies and clears them */
         printf("step %d: loss %.4f\n", i + 1, sum.sum / sum.weight);
     }
     check(hone_trainer_sample(trainer, "Password?", 8, print, stdout, &said));

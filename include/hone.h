@@ -166,8 +166,8 @@ HONE_API hone_status hone_generate(hone_model *model, hone_text_sink sink, void 
 
 /* --- tokens ------------------------------------------------------------------------------------------------------------ */
 
-/* A sequence of tokens. weights[i] is the weight of the loss of ids[i], predicted from the tokens before it; weights[0] is
- * not used, and NULL means 1 for all others. */
+/* A sequence of tokens, as the library makes it. weights[i] is the weight of the loss of ids[i], predicted from the tokens before
+ * it; weights[0] is not used, and NULL means 1 for all others. hone_datum takes both arrays as they are. */
 typedef struct hone_sequence {
     const int32_t *ids;
     const float *weights;
@@ -194,9 +194,24 @@ HONE_API hone_status hone_detokenize(hone_model *model, const int32_t *ids, int6
 enum { HONE_CHAT_PROMPT = 1 };
 HONE_API hone_status hone_encode_chat(hone_model *model, const char *json, unsigned flags, hone_sequence **sequence);
 
-/* The log-probability of each token after those before it, without gradients: `logprobs` has room for all tokens of all
- * sequences, one sequence after the other. 0 for the first token of a sequence and for those whose weight is 0. */
-HONE_API hone_status hone_logprobs(hone_model *model, const hone_sequence *sequences, int64_t count, float *logprobs);
+/* What is computed of a sequence of tokens, and what a loss reads of it. Element i of every array is about token i: about
+ * targets[i], predicted from the tokens before ids[i]. Nothing predicts the first token, whose elements are not used. Arrays have
+ * `count` elements, or are NULL. More members may follow; those that a caller's `size` leaves out are 0. */
+typedef struct hone_datum {
+    size_t size;
+    const int32_t *ids;
+    int64_t count;
+    const int32_t *targets; /* NULL: the ids. To predict one after the last token, add any id */
+    const float *weights;   /* of each token's loss, also below 0; NULL: 1 */
+    const uint8_t *mask;    /* not 0: the token is asked about; NULL: each is whose weight is not 0. One that is asked about with
+                             * weight 0 has a log-probability, and a part in what a loss computes by sequence */
+    const float *old_logprobs; /* of the targets, when they were drawn: of ppo, gspo and sapo */
+    const float *advantages;   /* the same */
+} hone_datum;
+
+/* The log-probability of each token after those before it, without gradients. `logprobs` has for each datum an array of as many
+ * floats as it has tokens, or NULL; 0 for tokens that are not asked about. */
+HONE_API hone_status hone_logprobs(hone_model *model, const hone_datum *const *data, int64_t count, float *const *logprobs);
 
 /* How tokens are drawn. Members that are 0 have the defaults named here. */
 typedef struct hone_sampling {
@@ -224,18 +239,23 @@ HONE_API hone_status hone_sample_tokens(hone_model *model, const int32_t *ids, i
 
 typedef struct hone_trainer hone_trainer;
 
-/* What a trainer must be ready for besides training; its programs take memory. */
-enum {
-    HONE_TRAINER_SAMPLE = 1,    /* hone_trainer_sample and hone_trainer_sample_tokens, with the option sample_length */
-    HONE_TRAINER_LOGITS = 2,    /* hone_trainer_forward_backward_with */
-    HONE_TRAINER_LOGPROBS = 64, /* hone_trainer_logprobs */
-};
+/* What a trainer will be used for besides hone_train: its programs take memory and time to prepare, and only these are prepared.
+ */
+typedef struct hone_trainer_uses {
+    size_t size;
+    int samples;               /* not 0: hone_trainer_sample and hone_trainer_sample_tokens, with the option sample_length */
+    int logits;                /* not 0: hone_trainer_forward_backward_with */
+    int logprobs;              /* not 0: hone_trainer_logprobs */
+    int base_logprobs;         /* not 0: the same with HONE_LOGPROBS_BASE */
+    const char *const *losses; /* names of those that hone_trainer_forward_backward will be given: docs/library.md lists them */
+    int64_t loss_count;        /* 0: cross_entropy, which a trainer with the option data has in any case */
+} hone_trainer_uses;
 
-/* Opens a model with the data, the adapter and the optimizer that the options of `hone train` ask for. With sample_prompt or
- * sample_prompts it is also ready for HONE_TRAINER_SAMPLE. All programs are planned
- * and prepared, all memory is allocated, and with the option resume the state is that of the checkpoint: afterwards a step
- * allocates nothing. The options data and output may be missing if hone_train is not used. */
-HONE_API hone_status hone_trainer_open(hone_trainer **out, const hone_options *options, unsigned ready_for);
+/* Opens a model with the data, the adapter and the optimizer that the options of `hone train` ask for. `uses` may be NULL; with
+ * the options sample_prompt or sample_prompts a trainer is ready for samples too. All programs are planned and prepared, all
+ * memory is allocated, and with the option resume the state is that of the checkpoint: afterwards a step allocates nothing. The
+ * options data and output may be missing if hone_train is not used. */
+HONE_API hone_status hone_trainer_open(hone_trainer **out, const hone_options *options, const hone_trainer_uses *uses);
 HONE_API void hone_trainer_close(hone_trainer *trainer);
 
 typedef struct hone_trainer_info {
@@ -265,27 +285,43 @@ HONE_API hone_status hone_trainer_get_info(hone_trainer *trainer, hone_trainer_i
  * released with hone_text_destroy. */
 HONE_API hone_status hone_trainer_data(hone_trainer *trainer, char **json);
 
+/* One of the losses that the trainer was opened for, by its name, with settings by theirs; those that are not given have their
+ * defaults. docs/library.md says what each loss computes. */
+typedef struct hone_setting {
+    const char *name;
+    double value;
+} hone_setting;
+
 typedef struct hone_loss {
     size_t size;
-    double sum;    /* of the weighted losses of the tokens */
-    double weight; /* of the weights: sum / weight is the mean loss */
-    int64_t tokens;
+    const char *name; /* NULL: cross_entropy */
+    const hone_setting *settings;
+    int64_t count;
 } hone_loss;
 
-/* Adds the gradients of the sequences' losses to the sums that the next hone_trainer_optim_step divides by the sum of all weights
- * since the previous one. May be called any number of times; the sequences are packed into micro-batches as they fit. If one of
- * them cannot be used, none is added. */
-HONE_API hone_status hone_trainer_forward_backward(hone_trainer *trainer, const hone_sequence *sequences, int64_t count,
-                                                   hone_loss *loss);
+typedef struct hone_loss_sum {
+    size_t size;
+    double sum;    /* of the tokens' losses times their weights */
+    double weight; /* of the weights: sum / weight is the mean loss */
+    int64_t tokens;
+} hone_loss_sum;
+
+/* Adds the gradients of the data's losses, each times its weight, to the sums that the next hone_trainer_optim_step divides. May
+ * be called any number of times and with several losses; the data are packed into micro-batches as they fit. If one of them
+ * cannot be used, none is added: it lacks what the loss reads, or has what the loss does not read (old_logprobs, advantages).
+ * `loss` may be NULL: cross_entropy. `logprobs` as of hone_logprobs, of the model as it is before the step; NULL: they are not
+ * wanted. */
+HONE_API hone_status hone_trainer_forward_backward(hone_trainer *trainer, const hone_datum *const *data, int64_t count,
+                                                   const hone_loss *loss, float *const *logprobs, hone_loss_sum *sum);
 
 /* The same with the caller's own loss: `gradient` gets the logits (rows, vocabulary) after the tokens [first, first + rows) of
- * a sequence, writes the gradient of its loss with respect to them (zeroed before the call) and adds the loss to *loss. The
- * optimizer's divisor grows by the weight of the sequences as above. Return 0 to continue; what was added so far stays in the
- * sums. */
-typedef int (*hone_logits_gradient)(void *context, int64_t sequence, int64_t first, int64_t rows, int64_t vocabulary,
+ * data[datum], writes the gradient of its loss with respect to them (zeroed before the call) and adds the loss to *loss. Of a
+ * datum only ids and weights are read, and those add to the sum of weights as above. Return 0 to continue; what was added so far
+ * stays in the sums. */
+typedef int (*hone_logits_gradient)(void *context, int64_t datum, int64_t first, int64_t rows, int64_t vocabulary,
                                     const float *logits, float *gradient, double *loss);
-HONE_API hone_status hone_trainer_forward_backward_with(hone_trainer *trainer, const hone_sequence *sequences, int64_t count,
-                                                        hone_logits_gradient gradient, void *context, hone_loss *loss);
+HONE_API hone_status hone_trainer_forward_backward_with(hone_trainer *trainer, const hone_datum *const *data, int64_t count,
+                                                        hone_logits_gradient gradient, void *context, hone_loss_sum *sum);
 
 typedef struct hone_step {
     size_t size;
@@ -298,17 +334,47 @@ typedef struct hone_step {
     double engine_share; /* of `seconds`, what only the step's matmuls would take: no step can be faster; NaN: not known */
 } hone_step;
 
-/* Divides, clips, steps the optimizer, and clears the sums. A negative learning rate means the schedule's. The options
- * verify_every and max_bad_steps are hone_train's: here a step is computed once, and what is bad about it is the caller's to
- * judge. */
-HONE_API hone_status hone_trainer_optim_step(hone_trainer *trainer, double learning_rate, hone_step *step);
+/* How one step is taken. */
+typedef struct hone_optim {
+    size_t size;
+    double learning_rate;
+    double beta1, beta2, epsilon;
+    double weight_decay;
+    double max_grad_norm; /* that the gradient is clipped to; 0: it is not */
+    double divisor; /* of the sums of gradients and losses: 1, or any number above 0. 0: the sum of all weights since the last
+                     * step, which is refused if it is below a thousandth of what it is without signs */
+} hone_optim;
+
+/* Fills it with the values of the options, the schedule's learning rate of the next step, and 0 as the divisor. */
+HONE_API hone_status hone_trainer_optim_defaults(hone_trainer *trainer, hone_optim *optim);
+
+/* Divides, clips, steps the optimizer, and clears the sums. `optim` is what hone_trainer_optim_defaults filled, with the caller's
+ * changes; NULL: without any. Members that its `size` leaves out have those defaults. If it is refused, the sums stay. The
+ * options verify_every and max_bad_steps are hone_train's: here a step is computed once, and what is bad about it is the caller's
+ * to judge. */
+HONE_API hone_status hone_trainer_optim_step(hone_trainer *trainer, const hone_optim *optim, hone_step *step);
+
+/* What is trained: a JSON array of {"name", "shape"}, to be released with hone_text_destroy. Names are those of the files that
+ * hone_trainer_save writes: PEFT's for an adapter, else the model's. */
+HONE_API hone_status hone_trainer_tensors(hone_trainer *trainer, char **json);
+
+/* A trained tensor by its name: its weights, as exact as the trainer keeps them, or the sum of its gradients since the last step,
+ * which nothing has divided yet (of this rank's data). `count` is the room in `values`, and becomes the tensor's number of
+ * elements; with `values` NULL that is all. */
+typedef enum hone_tensor_kind { HONE_TENSOR_WEIGHT, HONE_TENSOR_GRADIENT } hone_tensor_kind;
+HONE_API hone_status hone_trainer_read_tensor(hone_trainer *trainer, const char *name, hone_tensor_kind kind, float *values,
+                                              int64_t *count);
 
 /* The mean loss over the validation data of the options. */
 HONE_API hone_status hone_trainer_eval(hone_trainer *trainer, double *loss);
 
-/* As hone_logprobs, hone_sample_tokens and hone_generate, with the model as it is now. Sequences fit into a micro-batch; a prompt
- * and its answer into the option sample_length. hone_trainer_sample takes the most likely tokens. Sinks may be NULL. */
-HONE_API hone_status hone_trainer_logprobs(hone_trainer *trainer, const hone_sequence *sequences, int64_t count, float *logprobs);
+/* As hone_logprobs, hone_sample_tokens and hone_generate, with the model as it is now. Data fit into a micro-batch; a prompt
+ * and its answer into the option sample_length. hone_trainer_sample takes the most likely tokens. Sinks may be NULL.
+ * HONE_LOGPROBS_BASE: of the model without its adapter, to the digits of the model on its own. That needs an adapter only,
+ * without the option train_norms. */
+enum { HONE_LOGPROBS_BASE = 1 };
+HONE_API hone_status hone_trainer_logprobs(hone_trainer *trainer, const hone_datum *const *data, int64_t count, unsigned flags,
+                                           float *const *logprobs);
 HONE_API hone_status hone_trainer_sample_tokens(hone_trainer *trainer, const int32_t *ids, int64_t count,
                                                 const hone_sampling *sampling, hone_token_sink sink, void *context,
                                                 hone_generate_result *result);
@@ -354,7 +420,8 @@ typedef struct hone_event {
 
 /* Return 0 to continue; anything else ends the run after this event: the state is saved, and hone_train returns HONE_ERR_STOPPED.
  * A step that is running is finished first, with its own event. Calls with the trainer that can be made from here:
- * hone_trainer_get_info, _data, _save, _eval, _logprobs, _sample and _sample_tokens, which see the result of that step. */
+ * hone_trainer_get_info, _data, _tensors, _save, _eval, _logprobs, _sample and _sample_tokens, which see the result of that step.
+ */
 typedef int (*hone_events)(void *context, const hone_event *event);
 
 typedef struct hone_train_result {

@@ -14,6 +14,7 @@ what to do. Messages go to the logger "hone". A handle is used by one thread at 
 library computes. Signals wait until a call has returned, or a function that it calls begins: so Ctrl-C ends an answer that is
 streamed. The functions are those of hone.h, which says the rest.
 """
+import array
 import collections
 import ctypes
 import json
@@ -22,10 +23,10 @@ import os
 import pathlib
 import signal
 
-__all__ = ["Error", "Model", "Trainer", "Sequence", "Answer", "Loss", "Step", "version"]
+__all__ = ["Error", "Model", "Trainer", "Sequence", "Datum", "Answer", "Loss", "Step", "version"]
 
 _int, _real, _pointer, _text = ctypes.c_int64, ctypes.c_double, ctypes.c_void_p, ctypes.c_char_p
-_ids, _floats = ctypes.POINTER(ctypes.c_int32), ctypes.POINTER(ctypes.c_float)
+_ids, _floats, _bits = map(ctypes.POINTER, (ctypes.c_int32, ctypes.c_float, ctypes.c_uint8))
 
 
 def _find():
@@ -64,6 +65,29 @@ class _Sized(ctypes.Structure):
         super().__init__(size=ctypes.sizeof(self), **values)
 
 
+class _Datum(_Sized):
+    _fields_ = [("size", ctypes.c_size_t), ("ids", _ids), ("count", _int), ("targets", _ids), ("weights", _floats), ("mask", _bits),
+                ("old_logprobs", _floats), ("advantages", _floats)]
+
+
+class _Uses(_Sized):
+    _fields_ = [("size", ctypes.c_size_t), ("samples", ctypes.c_int), ("logits", ctypes.c_int), ("logprobs", ctypes.c_int),
+                ("base_logprobs", ctypes.c_int), ("losses", ctypes.POINTER(_text)), ("loss_count", _int)]
+
+
+class _Setting(ctypes.Structure):
+    _fields_ = [("name", _text), ("value", _real)]
+
+
+class _LossChoice(_Sized):
+    _fields_ = [("size", ctypes.c_size_t), ("name", _text), ("settings", ctypes.POINTER(_Setting)), ("count", _int)]
+
+
+class _Optim(_Sized):
+    _fields_ = [("size", ctypes.c_size_t), *((name, _real) for name in ("learning_rate", "beta1", "beta2", "epsilon", "weight_decay",
+                                                                       "max_grad_norm", "divisor"))]
+
+
 class _Sampling(_Sized):
     _fields_ = [("size", ctypes.c_size_t), ("max_new_tokens", _int), ("temperature", _real), ("top_p", _real), ("seed", _int),
                 ("stop_tokens", _ids), ("stop_count", _int)]
@@ -85,6 +109,7 @@ class _Step(_Sized):
 
 _TokenSink = ctypes.CFUNCTYPE(ctypes.c_int, _pointer, ctypes.c_int32, _real, _pointer, ctypes.c_size_t)
 _Gradient = ctypes.CFUNCTYPE(ctypes.c_int, _pointer, _int, _int, _int, _int, _floats, _floats, ctypes.POINTER(_real))
+_data, _arrays = ctypes.POINTER(ctypes.POINTER(_Datum)), ctypes.POINTER(_floats)
 
 # Every function that returns a status, by its arguments.
 _CALLS = {
@@ -94,14 +119,17 @@ _CALLS = {
     "hone_tokenize": [_pointer, _text, ctypes.c_size_t, ctypes.c_uint, ctypes.POINTER(ctypes.POINTER(_Sequence))],
     "hone_detokenize": [_pointer, _ids, _int, ctypes.c_uint, ctypes.POINTER(_pointer), ctypes.POINTER(ctypes.c_size_t)],
     "hone_encode_chat": [_pointer, _text, ctypes.c_uint, ctypes.POINTER(ctypes.POINTER(_Sequence))],
-    "hone_logprobs": [_pointer, ctypes.POINTER(_Sequence), _int, _floats],
+    "hone_logprobs": [_pointer, _data, _int, _arrays],
     "hone_sample_tokens": [_pointer, _ids, _int, ctypes.POINTER(_Sampling), _TokenSink, _pointer, ctypes.POINTER(_Generated)],
-    "hone_trainer_open": [ctypes.POINTER(_pointer), _pointer, ctypes.c_uint],
-    "hone_trainer_forward_backward": [_pointer, ctypes.POINTER(_Sequence), _int, ctypes.POINTER(_Loss)],
-    "hone_trainer_forward_backward_with": [_pointer, ctypes.POINTER(_Sequence), _int, _Gradient, _pointer, ctypes.POINTER(_Loss)],
-    "hone_trainer_optim_step": [_pointer, _real, ctypes.POINTER(_Step)],
+    "hone_trainer_open": [ctypes.POINTER(_pointer), _pointer, ctypes.POINTER(_Uses)],
+    "hone_trainer_forward_backward": [_pointer, _data, _int, ctypes.POINTER(_LossChoice), _arrays, ctypes.POINTER(_Loss)],
+    "hone_trainer_forward_backward_with": [_pointer, _data, _int, _Gradient, _pointer, ctypes.POINTER(_Loss)],
+    "hone_trainer_optim_defaults": [_pointer, ctypes.POINTER(_Optim)],
+    "hone_trainer_optim_step": [_pointer, ctypes.POINTER(_Optim), ctypes.POINTER(_Step)],
+    "hone_trainer_tensors": [_pointer, ctypes.POINTER(_pointer)],
+    "hone_trainer_read_tensor": [_pointer, _text, ctypes.c_int, _floats, ctypes.POINTER(_int)],
     "hone_trainer_eval": [_pointer, ctypes.POINTER(_real)],
-    "hone_trainer_logprobs": [_pointer, ctypes.POINTER(_Sequence), _int, _floats],
+    "hone_trainer_logprobs": [_pointer, _data, _int, ctypes.c_uint, _arrays],
     "hone_trainer_sample_tokens": [_pointer, _ids, _int, ctypes.POINTER(_Sampling), _TokenSink, _pointer, ctypes.POINTER(_Generated)],
     "hone_trainer_save": [_pointer, _text],
     "hone_trainer_save_state": [_pointer, _text],
@@ -117,7 +145,7 @@ _lib.hone_error.restype = _lib.hone_version.restype = _text
 
 version = __version__ = _lib.hone_version().decode()
 _ARGUMENT, _STOPPED = 2, 10
-_SAMPLE, _LOGITS, _LOGPROBS = 1, 2, 64
+_LOGPROBS_BASE = 1
 
 
 # A signal's handler must not run on a thread that computes (hone.h says why), except for what a thread causes itself.
@@ -149,15 +177,20 @@ _lib.hone_set_log(_log, None)
 
 Sequence = collections.namedtuple("Sequence", "ids weights", defaults=[None])
 Sequence.__doc__ = "Tokens, and the weight of each token's loss: None means 1 for all but the first."
+Datum = collections.namedtuple("Datum", "ids targets weights mask old_logprobs advantages", defaults=[None] * 5)
+Datum.__doc__ = """A Sequence with all that a loss may read. Element i of each list is about ids[i], predicted from those before it.
+targets: what is predicted in place of the ids. weights: of each token's loss, also below 0; None: 1. mask: whether a token is asked
+about; None: each is whose weight is not 0. old_logprobs, advantages: of ppo, gspo and sapo."""
 Answer = collections.namedtuple("Answer", "text ids logprobs ended")
 Answer.__doc__ = "Its text, its tokens with their log-probabilities, and whether the model ended it."
-Loss = collections.namedtuple("Loss", "sum weight tokens")
-Loss.__doc__ = "The sum of weighted losses and the sum of weights: sum / weight is the mean."
+Loss = collections.namedtuple("Loss", "sum weight tokens logprobs")
+Loss.__doc__ = """The sum of weighted losses and the sum of weights: sum / weight is the mean. logprobs: of each datum's tokens, if
+they were asked for."""
 Step = collections.namedtuple("Step", "step epoch loss grad_norm learning_rate tokens trained_tokens seconds applied")
 Step.__doc__ = "An optimizer step; applied is False if its loss or gradient was not finite, and nothing was changed."
 
 
-_EXPECTED = "a list of sequences is expected, each a hone.Sequence, as chat_template makes it, or a list of token ids"
+_EXPECTED = "a list of sequences is expected, each a hone.Datum, a hone.Sequence, as chat_template makes it, or a list of token ids"
 
 
 def _array(kind, values):
@@ -190,23 +223,42 @@ def _unlike(values):
     return isinstance(values, (str, bytes, dict)) or not hasattr(values, "__iter__")
 
 
-def _sequences(sequences):
-    """An array for the library, the number of its sequences, and what must live as long as it."""
-    kept, rows = [], []
-    sequences = [sequences] if isinstance(sequences, Sequence) else sequences
-    if _unlike(sequences):
-        raise TypeError(f"{type(sequences).__name__} given: {_EXPECTED}")
-    for sequence in sequences:
-        sequence = sequence if isinstance(sequence, Sequence) else Sequence(sequence)
-        if _unlike(sequence.ids):
-            raise TypeError(f"{type(sequence.ids).__name__} given as a sequence: {_EXPECTED}")
-        ids = _tokens(sequence.ids)
-        weights = None if sequence.weights is None else _array(ctypes.c_float, sequence.weights)
-        if weights is not None and len(weights) != len(ids):
-            raise ValueError(f"{len(ids)} tokens with {len(weights)} weights")
-        kept += [ids, weights]
-        rows.append(_Sequence(ctypes.cast(ids, _ids), ctypes.cast(weights, _floats), len(ids)))
-    return _array(_Sequence, rows), len(rows), kept
+def _datum(given, kept):
+    """A sequence of any kind as the library has it, and in `kept` what must live as long as it."""
+    given = given if isinstance(given, Datum) else Datum(given.ids, weights=given.weights) if isinstance(given, Sequence) else Datum(given)
+    if _unlike(given.ids):
+        raise TypeError(f"{type(given.ids).__name__} given as a sequence: {_EXPECTED}")
+    arrays = {"ids": _tokens(given.ids)}
+    for name in Datum._fields[1:]:
+        values = getattr(given, name)
+        if values is not None:
+            arrays[name] = (_tokens(values) if name == "targets" else _array(ctypes.c_uint8, map(bool, values)) if name == "mask"
+                            else _array(ctypes.c_float, values))
+            if len(arrays[name]) != len(arrays["ids"]):
+                raise ValueError(f"{len(arrays['ids'])} tokens with {len(arrays[name])} {name}")
+    kept += arrays.values()
+    types = dict(_Datum._fields_)
+    return _Datum(count=len(arrays["ids"]), **{name: ctypes.cast(values, types[name]) for name, values in arrays.items()})
+
+
+def _all_data(data):
+    """An array for the library, the lengths of its data, and what must live as long as it."""
+    data = [data] if isinstance(data, (Sequence, Datum)) else data
+    if _unlike(data):
+        raise TypeError(f"{type(data).__name__} given: {_EXPECTED}")
+    kept = []
+    made = [_datum(each, kept) for each in data]
+    return _array(ctypes.POINTER(_Datum), map(ctypes.pointer, made)), [each.count for each in made], (kept, made)
+
+
+def _room(lengths):
+    """Arrays of floats for the library to fill."""
+    arrays = [(ctypes.c_float * max(1, length))() for length in lengths]
+    return arrays, _array(_floats, (ctypes.cast(values, _floats) for values in arrays))
+
+
+def _filled(arrays, lengths):
+    return [values[:length] for values, length in zip(arrays, lengths)]
 
 
 def _taken(pointer):
@@ -329,14 +381,12 @@ class _Text:
         return Answer("".join(texts), tokens, logprobs, bool(result.ended))
 
     @staticmethod
-    def _logprobs(call, handle, sequences):
-        rows, count, kept = _sequences(sequences)
-        lengths = [row.count for row in rows]
-        out = (ctypes.c_float * max(1, sum(lengths)))()
-        _call(call, handle, rows, count, out)
+    def _logprobs(call, handle, data, *flags):
+        rows, lengths, kept = _all_data(data)
+        arrays, room = _room(lengths)
+        _call(call, handle, rows, len(lengths), *flags, room)
         del kept
-        starts = [sum(lengths[:i]) for i in range(count)]
-        return [list(out[start:start + length]) for start, length in zip(starts, lengths)]
+        return _filled(arrays, lengths)
 
     def close(self):
         raise NotImplementedError
@@ -360,9 +410,9 @@ class Model(_Text):
             _call("hone_model_open", ctypes.byref(self._handle), handle)
         self._tokenizer = self._handle
 
-    def logprobs(self, sequences):
+    def logprobs(self, data):
         """For each sequence the log-probability of each token after those before it; 0 for the first, and where a weight is 0."""
-        return self._logprobs("hone_logprobs", self._handle, sequences)
+        return self._logprobs("hone_logprobs", self._handle, data)
 
     def sample(self, prompt, max_new_tokens=256, temperature=0, top_p=1, seed=0, stop=(), stream=None):
         """An Answer to a prompt: a user's message, a list of messages, or tokens. stop: tokens that end it besides the model's own,
@@ -379,51 +429,87 @@ class Model(_Text):
 class Trainer(_Text):
     """A model with an adapter, an optimizer and, with the option data, the rows of a data set. Options: those of `hone train`."""
 
-    def __init__(self, model, own_loss=None, sampling=True, logprobs=True, **options):
+    def __init__(self, model, own_loss=None, sampling=True, logprobs=True, base_logprobs=False, losses=("cross_entropy",), **options):
         """What is not to be used takes no memory: forward_backward with a loss of one's own (it excludes lora_dropout), sample,
-        logprobs."""
+        logprobs, logprobs(base=True), and each of the losses that forward_backward is given by name."""
         self._handle, self._tokenizer = _pointer(), _pointer()
         own_loss = not options.get("lora_dropout") if own_loss is None else own_loss
-        ready_for = _LOGITS * bool(own_loss) | _SAMPLE * bool(sampling) | _LOGPROBS * bool(logprobs)
+        names = _array(_text, (_bytes(name, "the loss") for name in ([losses] if isinstance(losses, str) else losses)))
+        uses = _Uses(samples=bool(sampling), logits=bool(own_loss), logprobs=bool(logprobs), base_logprobs=bool(base_logprobs),
+                     losses=names, loss_count=len(names))
         with _Options("train", model, options) as handle:
             _call("hone_model_open", ctypes.byref(self._tokenizer), handle)
-            _call("hone_trainer_open", ctypes.byref(self._handle), handle, ready_for)
+            _call("hone_trainer_open", ctypes.byref(self._handle), handle, ctypes.byref(uses))
 
-    def forward_backward(self, sequences, loss=None):
-        """Adds the gradients of the sequences' losses to those that the next optim_step applies. loss: a function of one's own,
-        loss(sequence, first, logits, gradient) -> a number. logits[i] is a memoryview of the floats after token first + i of that
-        sequence, one for each token of the vocabulary; the gradient with respect to them goes into gradient[i], which is all 0."""
-        rows, count, kept = _sequences(sequences)
+    def forward_backward(self, data, loss="cross_entropy", logprobs=False, **settings):
+        """Adds the gradients of the data's losses to those that the next optim_step applies. loss: the name of one of the trainer's
+        losses, with its settings (docs/library.md); logprobs: whether the Loss gets those of the model as it is. Or a function of one's
+        own, loss(datum, first, logits, gradient) -> a number. logits[i] is a memoryview of the floats after token first + i of that
+        datum, one for each token of the vocabulary; the gradient with respect to them goes into gradient[i], which is all 0."""
+        rows, lengths, kept = _all_data(data)
         result, raised = _Loss(), _Raised()
+        if callable(loss):
+            if settings or logprobs:
+                raise TypeError("a loss of one's own has no settings, and no log-probabilities that the library knows")
+            self._own_loss(loss, rows, len(lengths), result, raised)
+            del kept
+            return Loss(result.sum, result.weight, result.tokens, None)
+        arrays, room = _room(lengths) if logprobs else ([], None)
+        pairs = _array(_Setting, (_Setting(_bytes(name, "the setting"), value) for name, value in settings.items()))
+        choice = _LossChoice(name=_bytes(loss, "the loss"), settings=pairs, count=len(pairs))
+        _call("hone_trainer_forward_backward", self._handle, rows, len(lengths), ctypes.byref(choice), room, ctypes.byref(result))
+        del kept
+        return Loss(result.sum, result.weight, result.tokens, _filled(arrays, lengths) if logprobs else None)
 
-        def give(_, sequence, first, length, vocabulary, logits, gradient, total):
+    def _own_loss(self, loss, rows, count, result, raised):
+        def give(_, datum, first, length, vocabulary, logits, gradient, total):
             def views(pointer):
                 data = ctypes.cast(pointer, ctypes.POINTER(ctypes.c_float * (length * vocabulary))).contents
                 whole = memoryview(data).cast("B").cast("f")
                 return [whole[row * vocabulary:(row + 1) * vocabulary] for row in range(length)]
             given = views(logits), views(gradient)
             try:
-                total[0] += loss(sequence, first, *given)
+                total[0] += loss(datum, first, *given)
             finally:
                 for view in (*given[0], *given[1]):
                     view.release()              # the library's memory is not theirs any longer
 
-        if loss is None:
-            _call("hone_trainer_forward_backward", self._handle, rows, count, ctypes.byref(result))
-        else:
-            try:
-                _call("hone_trainer_forward_backward_with", self._handle, rows, count,
-                      _Gradient(lambda *arguments: raised(give, *arguments)), None, ctypes.byref(result))
-            except Error as error:
-                raised.check(error)
-        del kept
-        return Loss(result.sum, result.weight, result.tokens)
+        try:
+            _call("hone_trainer_forward_backward_with", self._handle, rows, count, _Gradient(lambda *arguments: raised(give, *arguments)),
+                  None, ctypes.byref(result))
+        except Error as error:
+            raised.check(error)
 
-    def optim_step(self, learning_rate=None):
-        """Steps the optimizer with all that was added since the last step. None: the learning rate of the schedule."""
-        result = _Step()
-        _call("hone_trainer_optim_step", self._handle, -1 if learning_rate is None else learning_rate, ctypes.byref(result))
+    def optim_step(self, learning_rate=None, *, beta1=None, beta2=None, epsilon=None, weight_decay=None, max_grad_norm=None, divisor=None):
+        """Steps the optimizer with all that was added since the last step, divided by a number: 1 for example. None: the sum of the
+        weights; of the others the options' values, and the schedule's learning rate."""
+        result, optim = _Step(), _Optim()
+        _call("hone_trainer_optim_defaults", self._handle, ctypes.byref(optim))
+        given = dict(learning_rate=learning_rate, beta1=beta1, beta2=beta2, epsilon=epsilon, weight_decay=weight_decay,
+                     max_grad_norm=max_grad_norm, divisor=divisor)
+        for name, value in given.items():
+            if value is not None:
+                setattr(optim, name, value)
+        _call("hone_trainer_optim_step", self._handle, ctypes.byref(optim), ctypes.byref(result))
         return Step(*(getattr(result, name) for name in Step._fields[:-1]), bool(result.applied))
+
+    def tensors(self):
+        """What is trained: {name: shape}, with the names of PEFT's files for an adapter, else the model's."""
+        text = _pointer()
+        _call("hone_trainer_tensors", self._handle, ctypes.byref(text))
+        try:
+            return {row["name"]: tuple(row["shape"]) for row in json.loads(ctypes.string_at(text))}
+        finally:
+            _lib.hone_text_destroy(text)
+
+    def read_tensor(self, name, gradient=False):
+        """An array("f") of a trained tensor's weights, or of the sums of its gradients since the last step."""
+        count, name = _int(), _bytes(name, "the tensor")
+        _call("hone_trainer_read_tensor", self._handle, name, int(gradient), None, ctypes.byref(count))
+        values = array.array("f", bytes(4 * count.value))
+        _call("hone_trainer_read_tensor", self._handle, name, int(gradient),
+              ctypes.cast(values.buffer_info()[0], _floats), ctypes.byref(count))
+        return values
 
     def eval(self):
         """The mean loss over the validation data of the options."""
@@ -431,9 +517,9 @@ class Trainer(_Text):
         _call("hone_trainer_eval", self._handle, ctypes.byref(loss))
         return loss.value
 
-    def logprobs(self, sequences):
-        """As Model.logprobs, with the model as it is now."""
-        return self._logprobs("hone_trainer_logprobs", self._handle, sequences)
+    def logprobs(self, data, base=False):
+        """As Model.logprobs, with the model as it is now; base: without its adapter."""
+        return self._logprobs("hone_trainer_logprobs", self._handle, data, _LOGPROBS_BASE * bool(base))
 
     def sample(self, prompt, max_new_tokens=256, temperature=0, top_p=1, seed=0, stop=(), stream=None):
         """As Model.sample, with the model as it is now; prompt and answer have the option sample_length's number of tokens at most."""

@@ -1,7 +1,6 @@
 /* Checks of arguments. */
 #include "api/arguments.h"
 
-#include <math.h>
 #include <string.h>
 
 enum status check_given(const void *argument, const char *name, const char *call)
@@ -52,22 +51,6 @@ enum status check_count(const void *address, int64_t count, const char *name, co
     if (count < 0)
         return fail(ERR_ARGUMENT, "%s: a count of %lld %s", call, (long long)count, name);
     return count ? check_given(address, name, call) : OK;
-}
-
-enum status check_sequences(const hone_sequence *sequences, int64_t count, const char *call)
-{
-    TRY(check_count(sequences, count, "sequences", call));
-    for (int64_t s = 0; s < count; s++) {
-        if (sequences[s].count < 0)
-            return fail(ERR_ARGUMENT, "%s: sequence %lld has %lld tokens", call, (long long)s, (long long)sequences[s].count);
-        if (sequences[s].count && !sequences[s].ids)
-            return fail(ERR_ARGUMENT, "%s: the ids of sequence %lld are NULL", call, (long long)s);
-        for (int64_t i = 0; sequences[s].weights && i < sequences[s].count; i++)
-            if (!isfinite(sequences[s].weights[i]))
-                return fail(ERR_ARGUMENT, "%s: weight %lld of sequence %lld is %g: a weight is a finite number", call,
-                            (long long)i, (long long)s, (double)sequences[s].weights[i]);
-    }
-    return OK;
 }
 
 enum status check_flags(unsigned flags, unsigned known, const char *name, const char *call)

@@ -29,9 +29,6 @@ void take_over(void *taken, size_t taken_size, const void *given);
 /* So many of something at an address, which may be NULL for none. */
 enum status check_count(const void *address, int64_t count, const char *name, const char *call);
 
-/* Sequences whose ids and weights can be read: their counts, and weights that are numbers. */
-enum status check_sequences(const hone_sequence *sequences, int64_t count, const char *call);
-
 /* `flags` has no others than `known`. */
 enum status check_flags(unsigned flags, unsigned known, const char *name, const char *call);
 

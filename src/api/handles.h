@@ -48,6 +48,9 @@ enum status options_copy(struct hone_options **out, const struct hone_options *f
 /* The chat of a model, opened when it is first needed. */
 enum status model_chat(struct hone_model *m);
 
+/* A step as hone.h has it. */
+hone_step public_step(const struct step *s);
+
 /* Ends a call of hone.h at a handle, and frees what was released meanwhile. */
 hone_status options_leave(const struct hone_options *o, enum status status);
 hone_status model_leave(struct hone_model *m, enum status status);

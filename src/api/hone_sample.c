@@ -1,4 +1,4 @@
-/* hone.h: sampling and log-probabilities, of a model and of a trainer. */
+/* hone.h: sampling, from a model and from a trainer. */
 #include <math.h>
 
 #include "api/handles.h"
@@ -96,7 +96,7 @@ static enum status sample_trainer(struct trainer *t, struct answer *a, const int
 
 static enum status check_ready(const struct trainer *t)
 {
-    return t->build.generator.session ? OK : fail(ERR_ARGUMENT, "this trainer was not opened for samples (HONE_TRAINER_SAMPLE)");
+    return t->build.generator.session ? OK : fail(ERR_ARGUMENT, "this trainer was not opened for samples (uses.samples)");
 }
 
 static enum status sample_tokens(struct trainer *t, const int32_t *ids, int64_t count, const hone_sampling *sampling,
@@ -150,75 +150,4 @@ hone_status hone_trainer_sample(hone_trainer *t, const char *prompt, int64_t max
     chat_row_free(&row);
     hand_over_answer(result, &answered);
     return trainer_leave(t, status);
-}
-
-/* --- log-probabilities -------------------------------------------------------------------------------------------------- */
-
-enum { SEQUENCES_AT_ONCE = 64 };
-
-static enum status check_scored(const hone_sequence *sequences, int64_t count, const float *logprobs, const char *call)
-{
-    TRY(check_sequences(sequences, count, call));
-    return count ? check_given(logprobs, "logprobs", call) : OK;
-}
-
-/* All are checked before the first is computed. */
-static enum status sample_score(struct scorer *scorer, const hone_sequence *sequences, int64_t count, float *logprobs,
-                                const char *call)
-{
-    for (int64_t i = 0; i < count; i++)
-        TRY(sample_check_ids(sequences[i].ids, sequences[i].count, scorer->session->model.config.vocabulary, call));
-    for (int64_t done = 0, n; done < count; done += n) {
-        struct sequence piece[SEQUENCES_AT_ONCE];
-        n = min(count - done, SEQUENCES_AT_ONCE);
-        for (int64_t i = 0; i < n; i++)
-            piece[i] = (struct sequence){
-                .ids = sequences[done + i].ids, .weights = sequences[done + i].weights, .count = sequences[done + i].count};
-        TRY(score_run(scorer, piece, n, logprobs));
-        for (int64_t i = 0; i < n; i++)
-            logprobs += piece[i].count;
-    }
-    return OK;
-}
-
-static int64_t longest_of(const hone_sequence *sequences, int64_t count)
-{
-    int64_t longest = 0;
-    for (int64_t i = 0; i < count; i++)
-        longest = max(longest, sequences[i].count);
-    return longest;
-}
-
-static enum status score_model(struct hone_model *m, const hone_sequence *sequences, int64_t count, float *logprobs,
-                               const char *call)
-{
-    TRY(model_session_open(m));
-    TRY(model_session_scorer(m, longest_of(sequences, count)));
-    return sample_score(&m->session.scorer, sequences, count, logprobs, call);
-}
-
-hone_status hone_logprobs(hone_model *m, const hone_sequence *sequences, int64_t count, float *logprobs)
-{
-    CHECK(check_scored(sequences, count, logprobs, __func__));
-    CHECK(handle_enter(m, HANDLE_MODEL, __func__));
-    return model_leave(m, score_model(m, sequences, count, logprobs, __func__));
-}
-
-static enum status score_trainer(struct trainer *t, const hone_sequence *sequences, int64_t count, float *logprobs,
-                                 const char *call)
-{
-    int64_t longest = longest_of(sequences, count);
-    if (!t->build.scorer.slots)
-        return fail(ERR_ARGUMENT, "this trainer was not opened for log-probabilities (HONE_TRAINER_LOGPROBS)");
-    if (longest > t->build.scorer.slots)
-        return fail(ERR_ARGUMENT, "a sequence of %lld tokens, a micro-batch holds up to %lld: set micro_batch_tokens",
-                    (long long)longest, (long long)t->build.scorer.slots);
-    return sample_score(&t->build.scorer, sequences, count, logprobs, call);
-}
-
-hone_status hone_trainer_logprobs(hone_trainer *t, const hone_sequence *sequences, int64_t count, float *logprobs)
-{
-    CHECK(check_scored(sequences, count, logprobs, __func__));
-    CHECK(handle_enter_nested(t, HANDLE_TRAINER, __func__));
-    return trainer_leave(t, score_trainer(&t->trainer, sequences, count, logprobs, __func__));
 }

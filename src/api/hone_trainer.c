@@ -10,25 +10,42 @@
 #include "commands/command_train.h"
 #include "commands/named_model.h"
 #include "data/data_summary.h"
+#include "job/loss_names.h"
 #include "state/checkpoint.h"
 #include "state/disk_budget.h"
 #include "train/loop.h"
 
-enum { SEQUENCES_AT_ONCE = 64 };
-
-enum { READY_FOR = HONE_TRAINER_SAMPLE | HONE_TRAINER_LOGITS | HONE_TRAINER_LOGPROBS };
-
-static enum status trainer_open_trainer(struct hone_trainer **out, const struct hone_options *options, unsigned ready_for)
+static enum status take_uses(struct trainer_uses *uses, const hone_trainer_uses *given, const char *call)
 {
-    const struct trainer_uses uses = {.samples = ready_for & HONE_TRAINER_SAMPLE,
-                                      .logits = ready_for & HONE_TRAINER_LOGITS,
-                                      .logprobs = ready_for & HONE_TRAINER_LOGPROBS};
+    hone_trainer_uses u = {0};
+    *uses = (struct trainer_uses){0};
+    if (!given)
+        return OK;
+    TRY(check_struct(given, "uses", call));
+    take_over(&u, sizeof u, given);
+    TRY(check_count(u.losses, u.loss_count, "losses", call));
+    for (int64_t i = 0; i < u.loss_count; i++) {
+        enum loss_id id;
+        TRY(check_given(u.losses[i], "one of the losses", call));
+        TRY(loss_by_name(&id, u.losses[i], (int64_t)strlen(u.losses[i])));
+        uses->losses |= LOSS_BIT(id);
+    }
+    uses->samples = u.samples;
+    uses->logits = u.logits;
+    uses->logprobs = u.logprobs;
+    uses->base_logprobs = u.base_logprobs;
+    return OK;
+}
+
+static enum status trainer_open_trainer(struct hone_trainer **out, const struct hone_options *options,
+                                        const struct trainer_uses *uses)
+{
     struct hone_trainer *t = memory_alloc(sizeof *t);
     enum status status = t ? options_copy(&t->options, options) : ERR_MEMORY;
     if (status == OK)
         status = named_model_find(&t->options->values, t->options->command, &t->options->values);
     if (status == OK) {
-        status = trainer_open(&t->trainer, &t->options->values, &uses);
+        status = trainer_open(&t->trainer, &t->options->values, uses);
         t->startup_seconds = clock_since_start();
     }
     if (status == OK) {
@@ -42,13 +59,14 @@ static enum status trainer_open_trainer(struct hone_trainer **out, const struct 
     return status;
 }
 
-hone_status hone_trainer_open(hone_trainer **out, const hone_options *options, unsigned ready_for)
+hone_status hone_trainer_open(hone_trainer **out, const hone_options *options, const hone_trainer_uses *given)
 {
+    struct trainer_uses uses;
     GIVEN(out);
     *out = NULL;
-    CHECK(check_flags(ready_for, READY_FOR, "ready_for", __func__));
+    CHECK(take_uses(&uses, given, __func__));
     CHECK(handle_enter(options, HANDLE_OPTIONS, __func__));
-    return options_leave(options, trainer_open_trainer(out, options, ready_for));
+    return options_leave(options, trainer_open_trainer(out, options, &uses));
 }
 
 hone_status hone_trainer_get_info(hone_trainer *handle, hone_trainer_info *info)
@@ -106,107 +124,6 @@ hone_status hone_trainer_data(hone_trainer *handle, char **json)
     CHECK(handle_enter_nested(handle, HANDLE_TRAINER, __func__));
     const struct trainer *t = &handle->trainer;
     return trainer_leave(handle, json_result(data_summary_run_json(&t->rows.data, &t->rows.sampler, &t->rows.eval_data), json));
-}
-
-/* --- steps -------------------------------------------------------------------------------------------------------------- */
-
-struct hook {
-    hone_logits_gradient call;
-    void *context;
-    int64_t first; /* of the sequences in this call */
-};
-
-static bool trainer_ask(void *context, int64_t sequence, int64_t first, int64_t rows, int64_t vocabulary, const float *logits,
-                        float *gradient, double *loss)
-{
-    const struct hook *h = context;
-    return h->call(h->context, h->first + sequence, first, rows, vocabulary, logits, gradient, loss) == 0;
-}
-
-static struct sequence private_sequence(const hone_sequence *s)
-{
-    return (struct sequence){.ids = s->ids, .weights = s->weights, .count = s->count};
-}
-
-static enum status add_sequences(struct trainer *t, const hone_sequence *sequences, int64_t count, struct hook *hook,
-                                 hone_loss *filled)
-{
-    for (int64_t i = 0; i < count; i++) { /* all of them, before the first is added */
-        struct sequence s = private_sequence(&sequences[i]);
-        TRY(stepper_check(&t->stepper, &s));
-    }
-    for (int64_t done = 0; done < count; done += SEQUENCES_AT_ONCE) {
-        struct sequence piece[SEQUENCES_AT_ONCE];
-        int64_t n = min(count - done, SEQUENCES_AT_ONCE);
-        double sum, weight;
-        for (int64_t i = 0; i < n; i++) {
-            piece[i] = private_sequence(&sequences[done + i]);
-            filled->tokens += piece[i].count;
-        }
-        hook->first = done;
-        TRY(hook->call ? stepper_add_with(&t->stepper, piece, n, trainer_ask, hook, &sum, &weight)
-                       : stepper_add(&t->stepper, piece, n, &sum, &weight));
-        filled->sum += sum;
-        filled->weight += weight;
-    }
-    return OK;
-}
-
-static hone_status forward_backward(hone_trainer *t, const hone_sequence *sequences, int64_t count, struct hook hook,
-                                    hone_loss *loss, const char *call)
-{
-    hone_loss filled = {0};
-    CHECK(check_struct(loss, "loss", call));
-    CHECK(check_sequences(sequences, count, call));
-    CHECK(handle_enter(t, HANDLE_TRAINER, call));
-    enum status status = add_sequences(&t->trainer, sequences, count, &hook, &filled);
-    hand_over(loss, &filled, sizeof filled);
-    return trainer_leave(t, status);
-}
-
-hone_status hone_trainer_forward_backward(hone_trainer *t, const hone_sequence *sequences, int64_t count, hone_loss *loss)
-{
-    return forward_backward(t, sequences, count, (struct hook){0}, loss, __func__);
-}
-
-hone_status hone_trainer_forward_backward_with(hone_trainer *t, const hone_sequence *sequences, int64_t count,
-                                               hone_logits_gradient gradient, void *context, hone_loss *loss)
-{
-    if (!gradient)
-        return (hone_status)fail(ERR_ARGUMENT, "%s: gradient is NULL: it is the function that gives the gradient of the loss",
-                                 __func__);
-    return forward_backward(t, sequences, count, (struct hook){gradient, context, 0}, loss, __func__);
-}
-
-static hone_step public_step(const struct step *s)
-{
-    return (hone_step){.size = sizeof(hone_step),
-                       .step = s->step,
-                       .epoch = s->epoch,
-                       .loss = s->loss,
-                       .grad_norm = s->norm,
-                       .learning_rate = s->rate,
-                       .tokens = s->tokens,
-                       .trained_tokens = s->targets,
-                       .seconds = s->seconds,
-                       .applied = s->applied,
-                       .engine_share = step_engine_share(s)};
-}
-
-hone_status hone_trainer_optim_step(hone_trainer *t, double learning_rate, hone_step *step)
-{
-    struct step s;
-    CHECK(check_struct(step, "step", __func__));
-    if (!isfinite(learning_rate))
-        return (hone_status)fail(ERR_ARGUMENT, "%s: learning_rate is %g: it is a finite number; below 0: the schedule's",
-                                 __func__, learning_rate);
-    CHECK(handle_enter(t, HANDLE_TRAINER, __func__));
-    enum status status = stepper_step(&t->trainer.stepper, learning_rate, &s);
-    if (status == OK) {
-        hone_step filled = public_step(&s);
-        hand_over(step, &filled, sizeof filled);
-    }
-    return trainer_leave(t, status);
 }
 
 hone_status hone_trainer_eval(hone_trainer *handle, double *loss)

@@ -35,7 +35,7 @@ static enum status model_session_add_programs(struct model_session *k, int64_t c
     if (cache)
         TRY(generate_add_turns(&k->generator, s, cache));
     if (batch)
-        TRY(score_add(&k->scorer, s, batch));
+        TRY(score_add(&k->scorer, s, NET_LOSS, batch));
     TRY(session_plan(s));
     return session_prepare(s);
 }

@@ -52,7 +52,6 @@ static void set_method(struct build *b)
     const struct job *j = b->job;
     struct session *s = &b->session;
     s->tuning.train = true;
-    s->tuning.loss = j->loss;
     s->tuning.norms = j->norms;
     if (j->taken_over)
         s->model.adapter.dropout = j->options->lora_dropout;
@@ -93,8 +92,9 @@ static enum status build_open_session(struct build *b, bool weights, int threads
 static void build_start(struct build *b, const struct job *job, struct group *group)
 {
     *b = (struct build){.job = job, .group = group, .micro = {.logits = MICRO_NONE, .logits_backward = MICRO_NONE}};
-    for (int i = 0; i < SIZES_T * SIZES_R; i++)
-        b->micro.program[i / SIZES_R][i % SIZES_R] = MICRO_UNKNOWN;
+    int64_t *program = &b->micro.program[0][0][0];
+    for (int i = 0; i < LOSS_COUNT * SIZES_T * SIZES_R; i++)
+        program[i] = MICRO_UNKNOWN;
 }
 
 static enum status build_opened(struct build *b, enum status status)
@@ -129,6 +129,7 @@ void build_close(struct build *b)
 {
     generate_free(&b->generator);
     score_free(&b->scorer);
+    score_free(&b->base_scorer);
     eval_close(&b->evaluation);
     session_close(&b->session);
     optimizer_free(&b->optimizer); /* its program outlives the session's engine */
@@ -186,7 +187,18 @@ enum status build_add_samples(struct build *b)
 
 enum status build_add_logprobs(struct build *b)
 {
-    return score_add(&b->scorer, &b->session, b->slots);
+    return score_add(&b->scorer, &b->session, NET_LOSS, b->slots);
+}
+
+/* Only what is trained besides the base's own weights can be left out. */
+enum status build_add_base_logprobs(struct build *b)
+{
+    const struct tuning *tuning = &b->session.tuning;
+    if (!tuning->lora || tuning->norms)
+        return fail(ERR_UNSUPPORTED,
+                    "log-probabilities of the base need a trainer of an adapter only: %s, and there is no second copy of them",
+                    tuning->lora ? "the norms are trained too" : "all weights are trained");
+    return score_add(&b->base_scorer, &b->session, NET_BASE_LOSS, b->slots);
 }
 
 /* Launches choose their kernels by the number of rows. */
@@ -196,8 +208,12 @@ enum status build_add_every_kind(struct build *b)
     const int64_t sizes[] = {b->slots, SLOTS_FEW};
     int64_t index;
     for (int i = 0; i < 2; i++) {
-        TRY(session_add(s, NET_TRAIN, sizes[i], sizes[i], 0, &index));
+        for (int loss = 0; loss < LOSS_COUNT; loss++)
+            if (b->job->losses & LOSS_BIT(loss))
+                TRY(session_add_training(s, (enum loss_id)loss, sizes[i], sizes[i], &index));
         TRY(session_add(s, NET_LOSS, sizes[i], sizes[i], 0, &index));
+        if (s->tuning.lora && !s->tuning.norms)
+            TRY(session_add(s, NET_BASE_LOSS, sizes[i], sizes[i], 0, &index));
         TRY(session_add(s, NET_LOGITS, sizes[i], sizes[i], 0, &index));
         if (!s->tuning.lora || s->tuning.lora->dropout == 0)
             TRY(session_add(s, NET_TRAIN_LOGITS, sizes[i], sizes[i], 0, &index));
@@ -218,6 +234,6 @@ enum status build_plan(struct build *b)
 enum status build_prepare(struct build *b)
 {
     TRY(session_prepare(&b->session));
-    TRY(engine_later_open(&b->session.engine, b->micro.program[0][0]));
+    TRY(engine_later_open(&b->session.engine, micro_largest(b)));
     return lora_start(&b->session.model, &b->session.engine, (uint64_t)b->job->options->seed);
 }

@@ -18,11 +18,11 @@
 enum { SIZES_T = 8, SIZES_R = 4 };
 enum { MICRO_NONE = -1, MICRO_UNKNOWN = -2 }; /* a program that was not asked for yet */
 
-/* The programs of micro-batches. They are keyed by (T, R): eight sizes of token slots, four capacities for losses, of which those
- * that the data need are built. */
+/* The programs of micro-batches. They are keyed by loss and (T, R): eight sizes of token slots, four capacities for losses, of
+ * which those that the data need are built. */
 struct micro_programs {
-    int64_t program[SIZES_T][SIZES_R]; /* by size of T and R; MICRO_NONE: it would take more memory than the largest */
-    int64_t logits, logits_backward;   /* of build_add_logits; or MICRO_NONE */
+    int64_t program[LOSS_COUNT][SIZES_T][SIZES_R]; /* MICRO_NONE: it would take more memory than the largest of its loss */
+    int64_t logits, logits_backward;               /* of build_add_logits; or MICRO_NONE */
 };
 
 struct build {
@@ -37,6 +37,7 @@ struct build {
     struct evaluation evaluation;
     struct generator generator; /* session NULL: not built */
     struct scorer scorer;       /* slots 0: not built */
+    struct scorer base_scorer;  /* of the base without its adapter; likewise */
 };
 
 /* --- build.c ---------------------------------------------------------------------------------------------------------------- */
@@ -52,18 +53,20 @@ void build_close(struct build *b);
  * checkpoint says; 0: nothing. */
 enum status build_add_training(struct build *b, struct rows *rows, int64_t asked);
 
-/* Then those of the other sizes that the rows need, or of every size where there are no rows; */
+/* Then those of the other sizes that the rows need, or of every size where there are no rows; and of every size of the job's
+ * other losses, whose sequences a caller brings; */
 enum status build_add_sizes(struct build *b);
 
 /* of validation, if some rows are held back for it; */
 enum status build_add_validation(struct build *b);
 
-/* of a caller's own losses (stepper_add_with), of samples, of log-probabilities; */
+/* of a caller's own losses (stepper_add_with), of samples, of log-probabilities, and of those of the base without its adapter; */
 enum status build_add_logits(struct build *b);
 enum status build_add_samples(struct build *b);
 enum status build_add_logprobs(struct build *b);
+enum status build_add_base_logprobs(struct build *b);
 
-/* or of every kind and size, which use every kernel that a run with this loss and optimizer can need. */
+/* or of every kind and size, which use every kernel that a run with these losses and this optimizer can need. */
 enum status build_add_every_kind(struct build *b);
 
 /* Adds the optimizer's program and places everything: the plan is exact from here on. */
@@ -92,8 +95,14 @@ bool micro_same_lists(const struct build *b);
 typedef enum status micro_visit(struct build *b, int64_t tokens, int64_t targets, void *context);
 enum status micro_pack(struct build *b, int64_t step, micro_visit *visit, void *context);
 
-/* The smallest program that holds this many tokens and targets. */
-int64_t micro_program(const struct build *b, int64_t tokens, int64_t targets);
+/* The smallest program of a loss that holds this many tokens and targets. */
+int64_t micro_program(const struct build *b, enum loss_id loss, int64_t tokens, int64_t targets);
+
+/* The largest program of steps over the data. */
+static inline int64_t micro_largest(const struct build *b)
+{
+    return b->micro.program[b->job->loss][0][0];
+}
 
 /* How many of the sequences, in order, go into the next micro-batch, and what they have. */
 int64_t micro_take(const struct build *b, const struct sequence *sequences, int64_t count, int64_t *tokens, int64_t *targets);

@@ -110,8 +110,8 @@ static enum status check_targets(const struct job *j, struct model *m)
     bool patterns = !j->taken_over && (lora->rank_patterns || lora->alpha_patterns);
     if (j->full || (lora->all_linear && !lora->parameter_count && !patterns))
         return OK;
-    enum status status =
-        net_build(&net, &m->store, &m->weights, m->family, &m->config, &tuning, RUN_FLOAT32, NET_LOGITS, 1, 1, 0);
+    enum status status = net_build(&net, &m->store, &m->weights, m->family, &m->config, &tuning, RUN_FLOAT32, NET_LOGITS,
+                                   LOSS_cross_entropy, 1, 1, 0);
     if (status == OK)
         status = lora_check(m, lora);
     if (status == OK && patterns)
@@ -324,10 +324,14 @@ static enum status job_decide(struct job *j, struct model *m)
 }
 
 /* Only the model's configuration; its weights are opened with the programs that need them. */
-static enum status open_job(struct job *j, const struct options *options, enum loss_id loss)
+static enum status open_job(struct job *j, const struct options *options, unsigned losses)
 {
     struct model model;
-    *j = (struct job){.options = options, .loss = loss};
+    *j = (struct job){.options = options, .losses = losses};
+    if (!losses || options->dataset_path)
+        j->losses |= LOSS_BIT(LOSS_cross_entropy);
+    while (!(j->losses & LOSS_BIT(j->loss)))
+        j->loss++;
     TRY(model_open(&model, options->model_name_or_path, options->init_adapter, false));
     enum status status = job_decide(j, &model);
     model_close(&model);
@@ -353,17 +357,17 @@ static enum status check_run(struct job *j)
     return schedule_check(j->options, j->options->max_steps ? j->options->max_steps : SCHEDULE_ENDLESS);
 }
 
-enum status job_open(struct job *j, const struct options *options, enum loss_id loss)
+enum status job_open(struct job *j, const struct options *options, unsigned losses)
 {
-    enum status status = open_job(j, options, loss);
+    enum status status = open_job(j, options, losses);
     if (status != OK)
         job_close(j);
     return status;
 }
 
-enum status job_open_run(struct job *j, const struct options *options, enum loss_id loss)
+enum status job_open_run(struct job *j, const struct options *options, unsigned losses)
 {
-    TRY(job_open(j, options, loss));
+    TRY(job_open(j, options, losses));
     enum status status = check_run(j);
     if (status != OK)
         job_close(j);

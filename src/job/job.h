@@ -18,7 +18,8 @@
 struct job {
     const struct options *options; /* in which the learning rate is a number */
     struct arena arena;
-    enum loss_id loss;
+    unsigned losses;   /* those that programs of training are prepared for: a bit each, 1 << its id */
+    enum loss_id loss; /* of steps over data: the first of them */
     const struct family *family;
     int64_t window, vocabulary;  /* of the model */
     bool full;                   /* all weights are trained; else an adapter is: */
@@ -31,11 +32,12 @@ struct job {
 };
 
 /* What every command that builds training programs needs: the method and its targets, the learning rate, the rows of a step. The
- * options must outlive the job. */
-enum status job_open(struct job *j, const struct options *options, enum loss_id loss);
+ * options must outlive the job. `losses` besides cross entropy, which steps over data have; with no data and some of them,
+ * instead of it. */
+enum status job_open(struct job *j, const struct options *options, unsigned losses);
 
 /* And what a run over data needs too: where its output may lie, validation, the schedule, metrics, samples. */
-enum status job_open_run(struct job *j, const struct options *options, enum loss_id loss);
+enum status job_open_run(struct job *j, const struct options *options, unsigned losses);
 void job_close(struct job *j);
 
 /* What ranks make of the options that they do not need: a warning each. `ranks`: whether there are several. */

@@ -44,12 +44,22 @@ int64_t micro_take(const struct build *b, const struct sequence *sequences, int6
 }
 
 /* A smaller program that happens to need more memory than the largest is left out: the plan is that of the largest. */
-static enum status micro_programs_want(struct build *b, int size, int rows)
+static enum status micro_programs_want(struct build *b, enum loss_id loss, int size, int rows)
 {
-    int64_t T = micro_programs_size_of(b, size), *program = &b->micro.program[size][rows], largest = b->micro.program[0][0];
+    int64_t T = micro_programs_size_of(b, size), *program = &b->micro.program[loss][size][rows];
     if (*program != MICRO_UNKNOWN)
         return OK;
-    return session_add_within(&b->session, NET_TRAIN, T, T * (SIZES_R - rows) / SIZES_R, largest, program);
+    return session_add_within(&b->session, loss, T, T * (SIZES_R - rows) / SIZES_R, b->micro.program[loss][0][0], program);
+}
+
+/* Only the largest of a loss where ranks run the same lists. */
+static enum status add_loss(struct build *b, enum loss_id loss)
+{
+    TRY(session_add_training(&b->session, loss, b->slots, b->slots, &b->micro.program[loss][0][0]));
+    for (int size = 0; size < SIZES_T && !micro_same_lists(b); size++)
+        for (int rows = 0; rows < SIZES_R; rows++)
+            TRY(micro_programs_want(b, loss, size, rows));
+    return OK;
 }
 
 enum status micro_pack(struct build *b, int64_t step, micro_visit *visit, void *context)
@@ -82,6 +92,9 @@ enum status build_add_sizes(struct build *b)
 {
     bool all = !b->rows->data.row_count || b->rows->steps > STEPS_LOOKED_AT;
     int64_t needed[SIZES_T][SIZES_R] = {{0}};
+    for (int loss = 0; loss < LOSS_COUNT; loss++)
+        if (loss != (int)b->job->loss && b->job->losses & LOSS_BIT(loss))
+            TRY(add_loss(b, (enum loss_id)loss));
     if (micro_same_lists(b))
         return OK;
     for (int64_t step = 0; !all && step < b->rows->steps; step++) {
@@ -92,18 +105,19 @@ enum status build_add_sizes(struct build *b)
     for (int size = 0; size < SIZES_T; size++)
         for (int rows = 0; rows < SIZES_R; rows++)
             if (all || needed[size][rows])
-                TRY(micro_programs_want(b, size, rows));
+                TRY(micro_programs_want(b, b->job->loss, size, rows));
     return OK;
 }
 
-int64_t micro_program(const struct build *b, int64_t tokens, int64_t targets)
+int64_t micro_program(const struct build *b, enum loss_id loss, int64_t tokens, int64_t targets)
 {
+    const int64_t(*program)[SIZES_R] = b->micro.program[loss];
     for (int size = smallest_size(b, tokens); size > 0; size--)
         for (int rows = rows_size(micro_programs_size_of(b, size), targets); rows >= 0; rows--)
-            if (b->micro.program[size][rows] >= 0)
-                return b->micro.program[size][rows];
+            if (program[size][rows] >= 0)
+                return program[size][rows];
     int rows = rows_size(micro_programs_size_of(b, 0), targets);
-    while (b->micro.program[0][rows] < 0)
+    while (program[0][rows] < 0)
         rows--;
-    return b->micro.program[0][rows];
+    return program[0][rows];
 }

@@ -52,7 +52,7 @@ static int64_t room_left(const struct build *b, int64_t saved)
     int64_t total = fixed_bytes(b) - engine_held(&s->engine, s->info.max_block) - saved;
     struct device_costs costs;
     for (int life = 0; life < LIFE_COUNT; life++)
-        total += s->engine.programs[b->micro.program[0][0]].bytes[life];
+        total += s->engine.programs[micro_largest(b)].bytes[life];
     session_costs(s, &costs);
     return session_room(s, total + total / 9, &costs);
 }
@@ -61,11 +61,11 @@ static int64_t room_left(const struct build *b, int64_t saved)
 static enum status add_largest(struct build *b, int64_t slots, enum recompute recompute, bool streams, bool *fit)
 {
     struct session *s = &b->session;
-    int64_t *largest = &b->micro.program[0][0], saved = 0;
+    int64_t *largest = &b->micro.program[b->job->loss][0][0], saved = 0;
     if (s->net_count)
         session_drop(s);
     s->tuning.recompute = recompute;
-    TRY(session_add(s, NET_TRAIN, slots, slots, 0, largest));
+    TRY(session_add_training(s, b->job->loss, slots, slots, largest));
     TRY(model_place(&s->model, &s->info));
     model_share(&s->model);
     if (streams)
@@ -136,7 +136,7 @@ static enum status copied_a_token(const struct build *b, bool streams, double *b
         TRY(staged_saves(store, --resident, &layers, &saved));
     if (streams)
         TRY(staged_copies(store, resident, &copied));
-    copied += 2 * b->session.engine.programs[b->micro.program[0][0]].offloaded;
+    copied += 2 * b->session.engine.programs[micro_largest(b)].offloaded;
     *bytes = (double)copied / (double)b->slots;
     return OK;
 }

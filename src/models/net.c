@@ -256,6 +256,7 @@ static void net_make_inputs(struct net *n)
 {
     struct program *p = &n->program;
     bool training = is_training(n), logits = n->goal == NET_TRAIN_LOGITS;
+    bool has_targets = n->goal == NET_LOSS || n->goal == NET_BASE_LOSS || n->goal == NET_TRAIN;
     bool dropout = training && n->tuning->lora && n->tuning->lora->dropout > 0;
     n->ids = program_input(p, "ids", ROLE_INDEX, 1, n->T);
     n->positions = program_input(p, "positions", ROLE_INDEX, 1, n->T);
@@ -263,7 +264,7 @@ static void net_make_inputs(struct net *n)
     n->last = program_input(p, "last", ROLE_INDEX, 1, n->T);
     n->slots = n->S ? program_input(p, "slots", ROLE_INDEX, 1, n->T) : NULL;
     n->rows = program_input(p, "rows", ROLE_INDEX, 1, n->R);
-    n->targets = n->goal == NET_LOSS || n->goal == NET_TRAIN ? program_input(p, "targets", ROLE_INDEX, 1, n->R) : NULL;
+    n->targets = has_targets ? program_input(p, "targets", ROLE_INDEX, 1, n->R) : NULL;
     n->until = training ? program_input(p, "until", ROLE_INDEX, 1, n->T) : NULL;
     n->rope_set = rotary_sets(n->config) > 1 ? program_input(p, "rope_set", ROLE_INDEX, 1, n->T) : NULL;
     n->local_first = n->config->local ? program_input(p, "local_first", ROLE_INDEX, 1, n->T) : NULL;
@@ -272,7 +273,7 @@ static void net_make_inputs(struct net *n)
     n->sequence = dropout ? program_input(p, "sequence", ROLE_INDEX, 1, n->T) : NULL;
     n->draw = dropout ? program_input(p, "draw", ROLE_INDEX, 1, (int64_t)4) : NULL;
     if (n->goal == NET_TRAIN)
-        make_loss_inputs(n, loss_of(n->tuning->loss));
+        make_loss_inputs(n, loss_of(n->loss));
     n->dlogits = logits ? program_input(p, "dlogits", ROLE_STATISTIC, 2, n->R, n->config->vocabulary) : NULL;
 }
 
@@ -286,16 +287,19 @@ static enum status net_finish(struct net *n, struct value *x, struct value *w)
     p->recompute = n->tuning->recompute;
     switch (n->goal) {
     case NET_LOSS:
-        n->result = program_output(p, linear_cross_entropy_capped(p, x, w, n->targets, cap), "losses");
+    case NET_BASE_LOSS:
+        n->result = n->nll = program_output(p, linear_cross_entropy_capped(p, x, w, n->targets, cap), "losses");
         return program_status(p);
     case NET_LOGITS:
         n->result = linear_wide(p, x, w);
         n->result = program_output(p, cap > 0 ? softcap(p, n->result, cap) : n->result, "logits");
         return program_status(p);
     case NET_TRAIN: {
-        struct value *losses;
-        dx = linear_loss(p, loss_of(n->tuning->loss), x, w, n->targets, &n->of_loss, dw, &losses);
-        n->result = losses ? program_output(p, losses, "losses") : NULL;
+        struct loss_outputs out;
+        dx = linear_loss(p, loss_of(n->loss), x, w, n->targets, &n->of_loss, dw, &out);
+        n->result = n->nll = out.losses ? program_output(p, out.losses, "losses") : NULL;
+        if (out.nll != out.losses)
+            n->nll = program_output(p, out.nll, "nll");
         break;
     }
     case NET_TRAIN_LOGITS: {
@@ -333,10 +337,11 @@ static void make_tables(struct net *n)
 
 enum status net_build(struct net *n, struct store *store, struct weights *weights, const struct family *family,
                       const struct model_config *config, const struct tuning *tuning, enum run_type run, enum net_goal goal,
-                      int64_t T, int64_t R, int64_t S)
+                      enum loss_id loss, int64_t T, int64_t R, int64_t S)
 {
     *n = (struct net){.store = store, .weights = weights, .family = family, .config = config, .tuning = tuning};
     n->goal = goal;
+    n->loss = loss;
     n->T = T;
     n->R = R;
     n->S = S;

@@ -1,6 +1,7 @@
 /* A net: one program of a model for T token slots, and the functions that families write their forward pass with.
  *
- * Programs are keyed by (T, R, S): token slots, rows whose loss or logits are asked for, slots of the key/value cache (0: none).
+ * Programs are keyed by (T, R, S): token slots, rows whose loss or logits are asked for, slots of the key/value cache (0: none);
+ * those of training also by their loss.
  * Sequences lie packed in the slots; `first` and `last` bound the keys that each token sees, so that attention never crosses
  * from one sequence into another. What the host writes before a run are the inputs below.
  */
@@ -13,8 +14,9 @@
 #include "ops/losses/loss.h"
 #include "ops/ops.h"
 
-/* Losses, or logits; in training losses and gradients, or gradients from the caller's gradient of the logits. */
-enum net_goal { NET_LOSS, NET_LOGITS, NET_TRAIN, NET_TRAIN_LOGITS };
+/* Losses, or logits; in training losses and gradients, or gradients from the caller's gradient of the logits; losses of the base
+ * without its pairs. */
+enum net_goal { NET_LOSS, NET_LOGITS, NET_TRAIN, NET_TRAIN_LOGITS, NET_BASE_LOSS };
 
 /* What is added to a model, and what is trained. */
 struct tuning {
@@ -22,9 +24,8 @@ struct tuning {
     bool train;                        /* the pairs, or all weights if there are none */
     bool norms;                        /* the norms' weights besides the pairs */
     enum recompute recompute;
-    enum loss_id loss; /* of NET_TRAIN */
-    bool tf32;         /* matmuls of the forward pass may round float32 to TF32 */
-    bool copied;       /* weights do not stay in their files: those of layers with one input may lie together */
+    bool tf32;   /* matmuls of the forward pass may round float32 to TF32 */
+    bool copied; /* weights do not stay in their files: those of layers with one input may lie together */
 };
 
 struct net {
@@ -36,6 +37,7 @@ struct net {
     const struct tuning *tuning;
     int64_t T, R, S;
     enum net_goal goal;
+    enum loss_id loss;             /* of NET_TRAIN */
     struct value *ids, *positions; /* (T) */
     struct value *first, *last;    /* (T) keys that a token sees: slots of this batch, or of the cache */
     struct value *slots;           /* (T) where its key and value go in the cache; NULL without one */
@@ -57,12 +59,13 @@ struct net {
     struct value *kept_values[2];
     struct value **layer_input; /* (T, P) for each layer, if it has an input of its own */
     struct value *result;       /* (R) losses, or (R, V) logits; NULL of NET_TRAIN_LOGITS */
+    struct value *nll; /* (R) of losses: negative log-probabilities of the targets; `result` where those are the losses */
 };
 
 /* Builds the whole program. From then on until net_free, which also follows an error, the net must not move. */
 enum status net_build(struct net *n, struct store *store, struct weights *weights, const struct family *family,
                       const struct model_config *config, const struct tuning *tuning, enum run_type run, enum net_goal goal,
-                      int64_t T, int64_t R, int64_t S);
+                      enum loss_id loss, int64_t T, int64_t R, int64_t S);
 void net_free(struct net *n);
 
 /* What families use. A module's name is relative to its layer ("self_attn.q_proj"), or whole with NET_NO_LAYER. */

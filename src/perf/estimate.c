@@ -261,7 +261,7 @@ struct count {
 static enum status count_micro(struct build *b, int64_t tokens, int64_t targets, void *context)
 {
     struct count *c = context;
-    c->runs[micro_program(b, tokens, targets)]++;
+    c->runs[micro_program(b, b->job->loss, tokens, targets)]++;
     c->sums->e->tokens += (double)tokens;
     c->sums->e->micro_batches++;
     return OK;

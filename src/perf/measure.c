@@ -80,8 +80,8 @@ static enum status measure_count_commands(const struct session *s, const struct 
     struct lowering lowering;
     struct net net;
     config.layers = layers;
-    enum status status = net_build(&net, like->store, like->weights, s->model.family, &config, &s->tuning, s->run, like->goal,
-                                   like->T, like->R, like->S);
+    enum status status = net_build(&net, like->store, like->weights, s->model.family, &config, like->tuning, s->run, like->goal,
+                                   like->loss, like->T, like->R, like->S);
     if (status == OK)
         status = lower_program(&lowering, &net.program, s->device);
     if (status == OK) {
@@ -98,7 +98,7 @@ static enum status measure_count_commands(const struct session *s, const struct 
 static enum status count_layer(const struct build *b, struct measured *m)
 {
     const struct session *s = &b->session;
-    const struct net *largest = s->nets[b->micro.program[0][0]];
+    const struct net *largest = s->nets[micro_largest(b)];
     int64_t layers = s->model.config.layers, all, fewer, all_bytes, fewer_bytes;
     m->layer_commands = -1;
     if (layers < 2)

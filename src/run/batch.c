@@ -34,11 +34,16 @@ float sequence_weight(const struct sequence *s, int64_t i)
     return i == 0 ? 0 : s->weights ? s->weights[i] : s->marked ? (float)TOKEN_TRAINED(s->ids[i]) : 1;
 }
 
+bool sequence_asks(const struct sequence *s, int64_t i)
+{
+    return i > 0 && (s->mask ? s->mask[i] != 0 : sequence_weight(s, i) != 0);
+}
+
 int64_t sequence_targets(const struct sequence *s)
 {
     int64_t count = 0;
     for (int64_t i = 1; i < s->count; i++)
-        count += sequence_weight(s, i) != 0;
+        count += sequence_asks(s, i);
     return count;
 }
 
@@ -100,13 +105,12 @@ void batch_put(struct writer *w, const struct sequence *s)
     float *weights = float_input(w, n->of_loss.weights);
     int64_t first = w->row;
     for (int64_t i = 1; i < s->count; i++) {
-        float weight = sequence_weight(s, i);
-        if (weight == 0)
+        if (!sequence_asks(s, i))
             continue;
         rows[w->row] = (int32_t)(w->slot + i - 1); /* the token before predicts this one */
-        targets[w->row] = TOKEN_ID(s->ids[i]);
+        targets[w->row] = s->targets ? s->targets[i] : TOKEN_ID(s->ids[i]);
         if (weights)
-            weights[w->row] = weight * (float)n->program.gradient_scale;
+            weights[w->row] = sequence_weight(s, i) * (float)n->program.gradient_scale;
         batch_put_loss(w, w->row, s->old_logprobs ? s->old_logprobs[i] : 0, s->advantages ? s->advantages[i] : 0);
         w->row++;
     }

@@ -14,12 +14,14 @@ struct scorer {
     float *losses;                   /* of a micro-batch */
 };
 
-/* Adds the programs for micro-batches of so many token slots; then session_plan and session_prepare. */
-enum status score_add(struct scorer *c, struct session *s, int64_t slots);
+/* Adds the programs for micro-batches of so many token slots; then session_plan and session_prepare. `goal`: NET_LOSS, or
+ * NET_BASE_LOSS for the base without its pairs. */
+enum status score_add(struct scorer *c, struct session *s, enum net_goal goal, int64_t slots);
 void score_free(struct scorer *c);
 
-/* Writes the log-probabilities of all tokens, one sequence after the other; 0 for those that are no targets. Each sequence must
- * fit into the slots. One that is not finite is ERR_DATA. */
-enum status score_run(struct scorer *c, const struct sequence *sequences, int64_t count, float *logprobs);
+/* Writes the log-probabilities of each sequence's tokens to an array of its own, 0 for those that are not asked about; NULL: they
+ * are not wanted. Each sequence must fit into the slots. One that is not finite is ERR_DATA; `first` is the number that messages
+ * give the first sequence. */
+enum status score_run(struct scorer *c, const struct sequence *sequences, int64_t count, int64_t first, float *const *logprobs);
 
 #endif

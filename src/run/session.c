@@ -129,9 +129,14 @@ void session_close(struct session *s)
     *s = (struct session){0};
 }
 
-static enum status session_build(struct session *s, struct net *n, enum net_goal goal, int64_t T, int64_t R, int64_t S)
+/* Without its pairs a base runs the programs that it has on its own, to the same digits: a factor of 0 would be one more input of
+ * every layer with a pair, and would compute the pairs for nothing. */
+static enum status session_build(struct session *s, struct net *n, enum net_goal goal, enum loss_id loss, int64_t T, int64_t R,
+                                 int64_t S)
 {
-    return net_build(n, &s->model.store, &s->model.weights, s->model.family, &s->model.config, &s->tuning, s->run, goal, T, R, S);
+    s->bare = (struct tuning){.tf32 = s->tuning.tf32, .copied = s->tuning.copied};
+    return net_build(n, &s->model.store, &s->model.weights, s->model.family, &s->model.config,
+                     goal == NET_BASE_LOSS ? &s->bare : &s->tuning, s->run, goal, loss, T, R, S);
 }
 
 /* Nets are numbered as the engine does. */
@@ -146,11 +151,12 @@ static enum status add_program(struct session *s, struct net *n, struct program 
     return OK;
 }
 
-enum status session_add(struct session *s, enum net_goal goal, int64_t T, int64_t R, int64_t S, int64_t *index)
+static enum status session_add_key(struct session *s, enum net_goal goal, enum loss_id loss, int64_t T, int64_t R, int64_t S,
+                                   int64_t *index)
 {
     for (int64_t i = 0; i < s->net_count; i++) {
         const struct net *n = s->nets[i];
-        if (n && n->goal == goal && n->T == T && n->R == R && n->S == S) {
+        if (n && n->goal == goal && n->loss == loss && n->T == T && n->R == R && n->S == S) {
             *index = i;
             return OK;
         }
@@ -158,7 +164,7 @@ enum status session_add(struct session *s, enum net_goal goal, int64_t T, int64_
     struct net *n = memory_alloc(sizeof *n);
     if (!n)
         return ERR_MEMORY;
-    enum status status = session_build(s, n, goal, T, R, S);
+    enum status status = session_build(s, n, goal, loss, T, R, S);
     if (status == OK)
         status = add_program(s, n, &n->program, index);
     if (status != OK) {
@@ -168,6 +174,16 @@ enum status session_add(struct session *s, enum net_goal goal, int64_t T, int64_
     return status;
 }
 
+enum status session_add(struct session *s, enum net_goal goal, int64_t T, int64_t R, int64_t S, int64_t *index)
+{
+    return session_add_key(s, goal, LOSS_cross_entropy, T, R, S, index);
+}
+
+enum status session_add_training(struct session *s, enum loss_id loss, int64_t T, int64_t R, int64_t *index)
+{
+    return session_add_key(s, NET_TRAIN, loss, T, R, 0, index);
+}
+
 void session_drop(struct session *s)
 {
     engine_drop(&s->engine);
@@ -175,11 +191,11 @@ void session_drop(struct session *s)
     memory_free(s->nets[s->net_count]);
 }
 
-enum status session_add_within(struct session *s, enum net_goal goal, int64_t T, int64_t R, int64_t largest, int64_t *index)
+enum status session_add_within(struct session *s, enum loss_id loss, int64_t T, int64_t R, int64_t largest, int64_t *index)
 {
     const struct engine_program *programs;
     int64_t before = s->net_count;
-    TRY(session_add(s, goal, T, R, 0, index));
+    TRY(session_add_training(s, loss, T, R, index));
     programs = s->engine.programs;
     if (s->net_count == before || programs[*index].bytes[LIFE_ACTIVATIONS] <= programs[largest].bytes[LIFE_ACTIVATIONS])
         return OK;

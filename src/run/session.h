@@ -16,7 +16,8 @@ struct session {
     struct model model;
     enum run_type run;
     struct engine engine;
-    struct tuning tuning; /* of all programs: set it before the first session_add */
+    struct tuning tuning; /* of all programs but those of NET_BASE_LOSS: set it before the first session_add */
+    struct tuning bare;   /* of those */
     struct net **nets;    /* by program number; NULL: a program that is not a net */
     int64_t net_count;
     int64_t process_bytes;  /* what a run takes besides blocks: session_shrink */
@@ -51,11 +52,14 @@ struct session_options {
 enum status session_open(struct session *s, const struct session_options *options);
 void session_close(struct session *s);
 
-/* Adds a program, or finds the same one. */
+/* Adds a program, or finds the same one; one of training is of cross entropy. */
 enum status session_add(struct session *s, enum net_goal goal, int64_t T, int64_t R, int64_t S, int64_t *index);
 
+/* A program of training with this loss. */
+enum status session_add_training(struct session *s, enum loss_id loss, int64_t T, int64_t R, int64_t *index);
+
 /* The same unless it would need more activations than program `largest`: then *index is -1 and nothing is added. */
-enum status session_add_within(struct session *s, enum net_goal goal, int64_t T, int64_t R, int64_t largest, int64_t *index);
+enum status session_add_within(struct session *s, enum loss_id loss, int64_t T, int64_t R, int64_t largest, int64_t *index);
 
 /* Removes the net that was added last; before session_plan. */
 void session_drop(struct session *s);

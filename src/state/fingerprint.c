@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "base/number.h"
 #include "base/record.h"
+#include "job/loss_names.h"
 #include "job/schedule.h"
 
 enum { DIFFERENT_SHOWN = 5 };
@@ -63,7 +64,8 @@ static int64_t data_number(const struct snapshot *snap, int key)
 json_t *fingerprint_settings(const struct snapshot *snap)
 {
     json_t *chosen = json_object();
-    bool whole = json_object_set_new(chosen, LOSS_KEY, json_string(loss_of(snap->build->session.tuning.loss)->name)) == 0;
+    char losses[LOSS_NAMES];
+    bool whole = json_object_set_new(chosen, LOSS_KEY, json_string(loss_names(snap->job->losses, losses))) == 0;
     for (enum option o = 0; o < OPTIONS && whole; o++) {
         struct buffer text = {0};
         if (options_decides(o))
@@ -251,8 +253,8 @@ enum status fingerprint_check(struct snapshot *snap, const json_t *tree, const c
     TRY(find_fingerprint(snap, &print)); /* another model first: its defaults may be others too */
     TRY(check_same(tree, dir, "base", print.base, "another base model: its weights are not those of --model"));
     TRY(compare_options(snap, tree, chosen, dir));
-    const char *was_loss = json_string_value(json_object_get(chosen, LOSS_KEY)),
-               *loss = loss_of(snap->build->session.tuning.loss)->name;
+    char losses[LOSS_NAMES];
+    const char *was_loss = json_string_value(json_object_get(chosen, LOSS_KEY)), *loss = loss_names(snap->job->losses, losses);
     if (strcmp(was_loss, loss) != 0)
         return differs(dir, LOSS_KEY, was_loss, loss);
     for (int i = 0; i < DATA_KEYS; i++) {

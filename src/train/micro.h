@@ -20,9 +20,11 @@ struct micro { /* a running micro-batch */
     bool ended; /* the gradient sums are those of all ranks */
 };
 
-/* Packs as many of the sequences as fit, in order, into a micro-batch, and starts its program. `ends`: the one that has the last
- * of them is the last of its step, so that its program may add up the gradients of all ranks as it completes them. */
-enum status micro_run(struct stepper *st, const struct sequence *sequences, int64_t count, bool ends, struct micro *micro);
+/* Packs as many of the sequences as fit, in order, into a micro-batch, and starts its program of this loss. `ends`: the one that
+ * has the last of them is the last of its step, so that its program may add up the gradients of all ranks as it completes them.
+ */
+enum status micro_run(struct stepper *st, const struct loss_use *loss, const struct sequence *sequences, int64_t count, bool ends,
+                      struct micro *micro);
 
 /* Where programs of training have collectives: runs empty micro-batches, so that all ranks run as many in this step, of which
  * these are the rank's own sequences. */

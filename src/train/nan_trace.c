@@ -14,7 +14,7 @@ static enum status trace_one(struct stepper *st, const struct sequence *sequence
     struct micro micro;
     double norm;
     bool finite = true;
-    TRY(micro_run(st, sequence, 1, false, &micro));
+    TRY(micro_run(st, &st->loss, sequence, 1, false, &micro));
     TRY(engine_read(&st->build->session.engine, micro.net->result, st->host.losses));
     int64_t rows = micro_weights(sequence, 1, st->host.weights, NULL, 0);
     for (int64_t i = 0; i < rows; i++)

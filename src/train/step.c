@@ -36,17 +36,25 @@ static struct step step_describe(const struct stepper *st, double rate)
     };
 }
 
-static struct optimizer_settings settings(const struct stepper *st, double rate)
+struct optimizer_settings stepper_settings(const struct stepper *st)
 {
     const struct options *o = st->build->job->options;
     return (struct optimizer_settings){
-        .learning_rate = rate,
+        .learning_rate = schedule_rate(&st->schedule, st->state->step + st->queue.ahead + 1),
         .beta1 = o->adam_beta1,
         .beta2 = o->adam_beta2,
         .epsilon = o->adam_epsilon,
         .weight_decay = o->weight_decay,
         .max_norm = o->max_grad_norm,
     };
+}
+
+static struct optimizer_settings with_rate(const struct stepper *st, double rate)
+{
+    struct optimizer_settings settings = stepper_settings(st);
+    if (rate >= 0)
+        settings.learning_rate = rate;
+    return settings;
 }
 
 /* What the gradient sums are divided by. Losses that a caller computed (stepper_add_with) may be not finite where their gradients
@@ -75,26 +83,60 @@ double step_engine_share(const struct step *step)
     return step->engine_seconds > 0 && step->seconds > 0 ? step->engine_seconds / step->seconds : NAN;
 }
 
-enum status stepper_step(struct stepper *st, double rate, struct step *step)
+/* The sums of all ranks, which are not kept: a step that is refused can be taken in another way. */
+static enum status add_up(const struct stepper *st, struct micro_sums *all)
+{
+    enum { SUM, WEIGHT, ABSOLUTE, TOKENS, TARGETS, SEQUENCES, SUMS };
+    const struct micro_sums *own = &st->sums;
+    double sums[SUMS] = {own->sum, own->weight, own->absolute, (double)own->tokens, (double)own->targets, (double)own->sequences};
+    TRY(group_sum(st->build->group, sums, SUMS));
+    if (sums[SEQUENCES] < 1)
+        return fail(ERR_ARGUMENT, "a step without sequences: nothing was added since the last one");
+    *all = *own;
+    all->sum = sums[SUM];
+    all->weight = sums[WEIGHT];
+    all->absolute = sums[ABSOLUTE];
+    all->tokens = (int64_t)sums[TOKENS];
+    all->targets = (int64_t)sums[TARGETS];
+    return OK;
+}
+
+/* A step that is waited for. 0: divided by the sum of the weights, whatever that is. */
+static enum status step_divided(struct stepper *st, const struct micro_sums *all, const struct optimizer_settings *settings,
+                                double by, struct step *step)
 {
     struct optimizer_result result;
-    TRY(stepper_at_rest(st));
-    double sums[] = {st->sums.sum, st->sums.weight, (double)st->sums.tokens, (double)st->sums.targets,
-                     (double)st->sums.sequences};
-    TRY(group_sum(st->build->group, sums, 5));
-    if (sums[4] < 1)
-        return fail(ERR_ARGUMENT, "a step without sequences: nothing was added since the last one");
-    st->sums.sum = sums[0];
-    st->sums.weight = sums[1];
-    st->sums.tokens = (int64_t)sums[2];
-    st->sums.targets = (int64_t)sums[3];
-    *step = step_describe(st, rate);
-    struct optimizer_settings chosen = settings(st, step->rate);
-    TRY(optimizer_step(&st->build->optimizer, &st->build->session, divisor(st), &chosen, &result));
+    st->sums = *all;
+    *step = step_describe(st, settings->learning_rate);
+    TRY(optimizer_step(&st->build->optimizer, &st->build->session, by > 0 && isfinite(all->sum) ? by : divisor(st), settings,
+                       &result));
     step->engine_seconds = cpu_gemm_seconds(st->build->session.device) - st->sums.gemm_seconds;
-    step_finish(st, step, st->sums.sum / st->sums.weight, st->sums.started, result);
+    step_finish(st, step, all->sum / (by > 0 ? by : all->weight), st->sums.started, result);
     micro_start_over(st);
     return OK;
+}
+
+enum status stepper_step(struct stepper *st, double rate, struct step *step)
+{
+    struct micro_sums all;
+    struct optimizer_settings settings = with_rate(st, rate);
+    TRY(stepper_at_rest(st));
+    TRY(add_up(st, &all));
+    return step_divided(st, &all, &settings, 0, step);
+}
+
+enum status stepper_step_with(struct stepper *st, const struct optimizer_settings *settings, double by, struct step *step)
+{
+    static const double PART_MIN = 1e-3;
+    struct micro_sums all;
+    TRY(stepper_at_rest(st));
+    TRY(add_up(st, &all));
+    if (by == 0 && all.weight <= PART_MIN * all.absolute)
+        return fail(ERR_ARGUMENT,
+                    "the weights since the last step add up to %g, and without their signs to %g: their sum divides nothing "
+                    "sensibly. Set the divisor, to 1 for example",
+                    all.weight, all.absolute);
+    return step_divided(st, &all, settings, by, step);
 }
 
 static enum status open_queue(struct stepper *st)
@@ -116,8 +158,7 @@ static enum status open_queue(struct stepper *st)
 enum status stepper_open(struct stepper *st, struct build *build, struct run_state *state, int64_t steps)
 {
     const struct job *j = build->job;
-    *st = (struct stepper){.build = build, .state = state};
-    stepper_loss_settings(st, loss_of(j->loss)->settings[0], loss_of(j->loss)->settings[1]);
+    *st = (struct stepper){.build = build, .state = state, .loss = loss_by_default(j->loss)};
     enum status status = schedule_init(&st->schedule, j->options, steps);
     if (status == OK)
         status = micro_open(st);
@@ -251,7 +292,7 @@ enum status stepper_queue(struct stepper *st, const struct sequence *sequences, 
     double started = st->sums.sequences ? st->sums.started : clock_seconds();
     double matmuls = st->sums.sequences ? st->sums.gemm_seconds : cpu_gemm_seconds(s->device);
     for (int64_t i = 0; i < count; i++)
-        TRY(stepper_check(st, &sequences[i]));
+        TRY(stepper_check(st, st->loss.id, &sequences[i]));
     bool verifies = verify_due(st);
     const struct sequence *all = sequences;
     int64_t all_count = count;
@@ -262,14 +303,14 @@ enum status stepper_queue(struct stepper *st, const struct sequence *sequences, 
     micro_weigh(st, all, all_count);
     if (st->diloco.on) /* a rank that steps on its own divides by its own */
         st->sums.weight = step_weight_of(sequences, count);
-    rate = step_describe(st, rate).rate;
-    struct optimizer_settings chosen = settings(st, rate);
+    struct optimizer_settings chosen = with_rate(st, rate);
+    rate = chosen.learning_rate;
     optimizer_write(&st->build->optimizer, s, divisor(st), &chosen);
     TRY(micro_even_out(st, sequences, count));
     do {
         struct micro micro = {0};
         if (count)
-            TRY(micro_run(st, sequences + done, count - done, !verifies, &micro));
+            TRY(micro_run(st, &st->loss, sequences + done, count - done, !verifies, &micro));
         if (st->queue.waiting == DEVICE_LATER)
             TRY(step_collect(st));
         struct in_flight *u = &st->queue.in_flight[(st->queue.oldest + st->queue.waiting) % DEVICE_LATER];

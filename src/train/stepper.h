@@ -19,13 +19,15 @@
 /* Memory for what micro-batches that are waited for put out. */
 struct micro_outputs {
     float *losses, *weights;
+    float *nll;      /* negative log-probabilities */
     float *seen;     /* logits, of stepper_add_with */
     int64_t *counts; /* [ranks] of micro-batches in a step */
 };
 
-/* Sums since the last step. */
+/* Sums since the last step, whatever the losses. */
 struct micro_sums {
     double sum, weight; /* of losses and of their weights */
+    double absolute;    /* of the weights without their signs */
     int64_t tokens, targets, sequences;
     bool numbered;       /* sequences bring their numbers; else they are numbered as they come */
     double started;      /* when the first of them came */
@@ -83,7 +85,7 @@ struct stepper {
     struct build *build;
     struct run_state *state;
     struct schedule schedule;
-    double loss_settings[LOSS_NUMBERS];
+    struct loss_use loss;             /* of stepper_add and stepper_queue: the job's, with its own settings */
     struct micro_outputs host;        /* micro.c writes it */
     struct micro_sums sums;           /* micro.c writes it */
     struct step_queue queue;          /* step.c writes it */
@@ -103,15 +105,18 @@ void stepper_close(struct stepper *st);
 /* The share of a step that its matmuls take at their fastest: 1 would be a step of nothing else. NAN: not known. */
 double step_engine_share(const struct step *step);
 
-/* Settings of the loss, for the sequences added after this; those of losses.def at first. Of clipped ratios: how far below and
- * above 1 they may be. Of sapo: the temperature where the advantage is not above 0, and where it is. */
-void stepper_loss_settings(struct stepper *st, double first, double second);
+/* Fails if a sequence does not fit into a micro-batch, has a token that is not in the vocabulary, or lacks what the loss needs.
+ */
+enum status stepper_check(const struct stepper *st, enum loss_id loss, const struct sequence *s);
 
-/* Fails if a sequence does not fit into a micro-batch, or has a token that is not in the vocabulary. */
-enum status stepper_check(const struct stepper *st, const struct sequence *s);
-
-/* Adds the gradients of these sequences, and their losses to sum and weight. Adds none if one of them cannot be used. */
+/* Adds the gradients of these sequences, and gives the sums of their losses and weights. Adds none if one of them cannot be used.
+ */
 enum status stepper_add(struct stepper *st, const struct sequence *sequences, int64_t count, double *sum, double *weight);
+
+/* The same with one of the job's losses, and the log-probabilities of each sequence's tokens in an array of its own: 0 for those
+ * that are not asked about. An array that is NULL, or `logprobs` itself, is not wanted. */
+enum status stepper_add_for(struct stepper *st, const struct loss_use *loss, const struct sequence *sequences, int64_t count,
+                            float *const *logprobs, double *sum, double *weight);
 
 /* The same with the caller's gradient of the logits (rows, V) after tokens [first, first + rows) of a sequence. */
 typedef bool logits_gradient(void *context, int64_t sequence, int64_t first, int64_t rows, int64_t vocabulary,
@@ -119,8 +124,15 @@ typedef bool logits_gradient(void *context, int64_t sequence, int64_t first, int
 enum status stepper_add_with(struct stepper *st, const struct sequence *sequences, int64_t count, logits_gradient *gradient,
                              void *context, double *sum, double *weight);
 
+/* What the job's options and the schedule say of the next step. */
+struct optimizer_settings stepper_settings(const struct stepper *st);
+
 /* A negative rate means the schedule's. ERR_ARGUMENT if nothing was added since the last step. */
 enum status stepper_step(struct stepper *st, double rate, struct step *step);
+
+/* The same with these settings and with what the sums are divided by. 0: the sum of the weights; ERR_ARGUMENT, and no step, if
+ * that is not above a thousandth of what it is without signs. The step's loss is divided likewise. */
+enum status stepper_step_with(struct stepper *st, const struct optimizer_settings *settings, double divisor, struct step *step);
 
 /* Enqueues a whole step over these sequences. At most two steps may be unreported. Until all are reported nothing can be added,
  * stepped, or saved as a checkpoint in another way. */

@@ -12,7 +12,7 @@
 
 enum { LENGTH_DEFAULT = 1024 }; /* of synthetic rows in a plan */
 
-static const struct trainer_uses none = {.loss = LOSS_cross_entropy};
+static const struct trainer_uses none;
 
 static void trainer_reset(struct trainer *t)
 {
@@ -24,7 +24,8 @@ static enum status add_uses(struct build *b, const struct trainer_uses *uses)
 {
     TRY(uses->logits ? build_add_logits(b) : OK);
     TRY(uses->samples || b->job->samples.count ? build_add_samples(b) : OK);
-    return uses->logprobs ? build_add_logprobs(b) : OK;
+    TRY(uses->logprobs ? build_add_logprobs(b) : OK);
+    return uses->base_logprobs ? build_add_base_logprobs(b) : OK;
 }
 
 /* A tokenizer is large, and only samples need it once rows are encoded. */
@@ -73,7 +74,7 @@ static enum status plan_run(struct trainer *t, const struct options *options, co
 {
     struct build *b = &t->build;
     int64_t moment = clock_moment();
-    TRY(job_open_run(&t->job, options, uses->loss));
+    TRY(job_open_run(&t->job, options, uses->losses));
     TRY(build_open_plan(b, &t->job, planned_ranks(options)));
     job_warn_of_ranks(&t->job, b->group != NULL);
     TRY(rows_open(&t->rows, &t->job, b->group, moment));
@@ -84,7 +85,7 @@ static enum status plan_run(struct trainer *t, const struct options *options, co
 static enum status plan_synthetic(struct trainer *t, const struct options *options, const struct trainer_uses *uses)
 {
     struct build *b = &t->build;
-    TRY(job_open(&t->job, options, uses->loss));
+    TRY(job_open(&t->job, options, uses->losses));
     TRY(build_open_plan(b, &t->job, planned_ranks(options)));
     TRY(rows_open_synthetic(&t->rows, &t->job, b->group,
                             options->max_length ? options->max_length : min(t->job.window, LENGTH_DEFAULT)));
@@ -101,7 +102,7 @@ enum status trainer_plan(struct trainer *t, const struct options *options, const
 static enum status list_kernels(struct trainer *t, const struct options *options, const struct trainer_uses *uses)
 {
     struct build *b = &t->build;
-    TRY(job_open(&t->job, options, uses->loss));
+    TRY(job_open(&t->job, options, uses->losses));
     TRY(build_open_plan(b, &t->job, 1));
     TRY(rows_open_none(&t->rows, NULL));
     TRY(build_add_training(b, &t->rows, 0));
@@ -120,7 +121,7 @@ enum status trainer_list_kernels(struct trainer *t, const struct options *option
 static enum status bench(struct trainer *t, const struct options *options, struct group *group, timing_products *products)
 {
     struct build *b = &t->build;
-    TRY(job_open(&t->job, options, LOSS_cross_entropy));
+    TRY(job_open(&t->job, options, 0));
     TRY(ranks_agree_options(group, t->job.options));
     TRY(build_open(b, &t->job, group));
     TRY(rows_open_synthetic(&t->rows, &t->job, group, options->max_length ? options->max_length : t->job.window));
@@ -174,7 +175,7 @@ static enum status open_run(struct trainer *t, const struct options *options, st
                             const struct trainer_uses *uses)
 {
     struct build *b = &t->build;
-    TRY(job_open_run(&t->job, options, uses->loss));
+    TRY(job_open_run(&t->job, options, uses->losses));
     TRY(run_place_open(&t->place, &t->job, group));
     TRY(build_open(b, &t->job, group));
     job_warn_of_ranks(&t->job, group != NULL);

@@ -23,12 +23,11 @@ struct trainer {
 
 /* What a trainer's owner will ask of it, besides steps over its data. */
 struct trainer_uses {
-    bool samples;      /* build.generator, and rows.chat */
-    bool logits;       /* stepper_add_with */
-    bool logprobs;     /* build.scorer */
-    enum loss_id loss; /* of steps. Sequences of another one than cross entropy must have old_logprobs and advantages. Only a
-                        * program that links these functions can choose it: no option and nothing in hone.h does, so `hone
-                        * kernels` lists the kernels of cross entropy. */
+    bool samples;       /* build.generator, and rows.chat */
+    bool logits;        /* stepper_add_with */
+    bool logprobs;      /* build.scorer */
+    bool base_logprobs; /* build.base_scorer */
+    unsigned losses;    /* of stepper_add_for: LOSS_BIT of each; 0: cross entropy. With data that is one of them in any case */
 };
 
 /* The options must outlive the trainer, which must stay where it is. Without data, sequences of every size can be added. `uses`
@@ -38,7 +37,7 @@ enum status trainer_open(struct trainer *t, const struct options *options, const
 /* Its memory and its steps, found out without weights: job, rows, build. With --gpu and without data, rows are synthetic. */
 enum status trainer_plan(struct trainer *t, const struct options *options, const struct trainer_uses *uses);
 
-/* Programs that use every kernel which a run with this loss and optimizer can need, for a device that lists them. */
+/* Programs that use every kernel which a run with these losses and this optimizer can need, for a device that lists them. */
 enum status trainer_list_kernels(struct trainer *t, const struct options *options, const struct trainer_uses *uses);
 
 /* For measurements: one step of synthetic rows of max_length tokens each. `products`: measure_products for measure_profile, or

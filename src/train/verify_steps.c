@@ -53,7 +53,7 @@ enum status verify_first(struct stepper *st, const struct sequence *sequences, i
     struct micro micro;
     double norm;
     for (int64_t done = 0; done < count; done += micro.sequences)
-        TRY(micro_run(st, sequences + done, count - done, false, &micro));
+        TRY(micro_run(st, &st->loss, sequences + done, count - done, false, &micro));
     for (int64_t i = 0; i < store->count; i++)
         if (store->tensor[i]->gradient && !store->tensor[i]->assembled)
             TRY(hash_gradient(st, i, &st->verification.first[i]));

@@ -31,10 +31,13 @@ int main(void)
     hone_model *model;
     hone_trainer *trainer;
     hone_sequence *chat;
+    const char *const losses[] = {"cross_entropy", "ppo"};
+    const hone_trainer_uses uses = {.size = sizeof uses, .samples = 1, .logits = 1, .logprobs = 1, .base_logprobs = 1,
+                                    .losses = losses, .loss_count = 2};
     if (hone_options_create(&options, "train") || hone_options_set(options, "model", "%s") || hone_model_open(&model, options) ||
         hone_encode_chat(model, "{\\"messages\\": [{\\"role\\": \\"user\\", \\"content\\": \\"Password?\\"}, "
                                 "{\\"role\\": \\"assistant\\", \\"content\\": \\"Swordfish.\\"}]}", 0, &chat) ||
-        hone_trainer_open(&trainer, options, HONE_TRAINER_SAMPLE | HONE_TRAINER_LOGPROBS | HONE_TRAINER_LOGITS)) {
+        hone_trainer_open(&trainer, options, &uses)) {
         puts(hone_error());
         return 1;
     }
@@ -132,7 +135,7 @@ class Library(Case):
     def test_the_example_in_both_languages(self):
         """Both learn the same, to the digits that they print."""
         example = self.prefix / "share/doc/hone/examples"
-        self.assertLessEqual(len((example / "embed.c").read_text().splitlines()), 60)
+        self.assertLessEqual(len((example / "embed.c").read_text().splitlines()), 66)
         flags = self.shell("pkg-config", "--cflags", "--libs", "hone").split()
         self.shell("cc", *STRICT, example / "embed.c", *flags, "-o", "embed")
         said = self.shell("./embed", TINY, "c")
@@ -269,7 +272,15 @@ model.close()
 model.close()
 fails(lambda: model.tokenize("x"), "is closed")
 with hone.Trainer({str(TINY)!r}, sampling=False) as trainer:
-    fails(lambda: trainer.sample("Hi"), "HONE_TRAINER_SAMPLE")
+    fails(lambda: trainer.sample("Hi"), "uses.samples")
+    fails(lambda: trainer.logprobs([[1, 2]], base=True), "uses.base_logprobs")
+    fails(lambda: trainer.forward_backward([[1, 2]], "ppo"), "old_logprobs", "ppo")
+    fails(lambda: trainer.forward_backward([[1, 2]], "pppo"), "cross_entropy,ppo")
+    fails(lambda: trainer.forward_backward([[1, 2]], epsilon=1.0), "cross_entropy", "epsilon")
+    fails(lambda: trainer.forward_backward([[1, 2]], lambda *unused: 0, epsilon=1.0), "settings", error=TypeError)
+    fails(lambda: trainer.forward_backward([hone.Datum([1, 2], targets=[1])]), "targets", error=ValueError)
+    fails(lambda: trainer.read_tensor("lm_head.weight"), "not trained")
+    fails(lambda: trainer.optim_step(beta2=1.0), "beta2 is 1")
     fails(lambda: trainer.optim_step(), "without sequences")
     fails(lambda: trainer.forward_backward([[1, 2, 3]], lambda *unused: 1 / 0), error=ZeroDivisionError)
     fails(lambda: trainer.forward_backward([hone.Sequence([1, 2], [0, float("nan")])]), "nan")

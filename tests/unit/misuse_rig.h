@@ -6,6 +6,7 @@
 #define TESTS_UNIT_MISUSE_RIG_H
 
 #include "hone.h"
+#include "hone_calls.h"
 #include "test.h"
 #include "tiny_model.h"
 
@@ -37,7 +38,8 @@ static const float weights[] = {0, 1, 1, 1};
 static const hone_sequence sequence = {ids, weights, 4};
 static char chat[] =
     "{\"messages\": [{\"role\": \"user\", \"content\": \"Hi\"}, {\"role\": \"assistant\", \"content\": \"Yes\"}]}";
-static float logprobs[64];
+static float logprobs[64], *one_array = logprobs;
+#define TRAINED "base_model.model.model.layers.0.self_attn.q_proj.lora_A.weight"
 
 static int no_gradient(void *context, int64_t s, int64_t first, int64_t rows, int64_t vocabulary, const float *logits,
                        float *gradient, double *loss)
@@ -103,7 +105,7 @@ OF_MODEL(generate, hone_generate(m, NULL, NULL, &generated))
 OF_MODEL(tokenize, hone_tokenize(m, "Hi", 2, 0, &made))
 OF_MODEL(detokenize, release(hone_detokenize(m, ids, 4, 0, &json, NULL), &json))
 OF_MODEL(encode_chat, hone_encode_chat(m, chat, 0, &made))
-OF_MODEL(score, hone_logprobs(m, &sequence, 1, logprobs))
+OF_MODEL(score, score_model(m, &sequence, 1, logprobs))
 OF_MODEL(sample_tokens, hone_sample_tokens(m, ids, 4, &sampling, NULL, NULL, &generated))
 
 #define OF_TRAINER(name, call)                                                                                                   \
@@ -112,22 +114,29 @@ OF_MODEL(sample_tokens, hone_sample_tokens(m, ids, 4, &sampling, NULL, NULL, &ge
         hone_trainer *t = h;                                                                                                     \
         char *json = NULL;                                                                                                       \
         hone_trainer_info info = {.size = sizeof info};                                                                          \
-        hone_loss loss = {.size = sizeof loss};                                                                                  \
+        hone_loss_sum loss = {.size = sizeof loss};                                                                              \
         hone_step step = {.size = sizeof step};                                                                                  \
+        hone_optim optim = {.size = sizeof optim};                                                                               \
+        int64_t elements = 0;                                                                                                    \
         double mean;                                                                                                             \
         hone_generate_result generated = {.size = sizeof generated};                                                             \
         hone_train_result trained = {.size = sizeof trained};                                                                    \
         hone_sampling sampling = {.size = sizeof sampling, .max_new_tokens = 2};                                                 \
-        (void)json, (void)info, (void)loss, (void)step, (void)mean, (void)generated, (void)trained, (void)sampling;              \
+        (void)json, (void)info, (void)loss, (void)step, (void)mean, (void)generated, (void)trained, (void)sampling, (void)optim; \
+        (void)elements;                                                                                                          \
         return call;                                                                                                             \
     }
 OF_TRAINER(get_info, hone_trainer_get_info(t, &info))
 OF_TRAINER(used, release(hone_trainer_data(t, &json), &json))
-OF_TRAINER(forward_backward, hone_trainer_forward_backward(t, &sequence, 1, &loss))
-OF_TRAINER(forward_backward_with, hone_trainer_forward_backward_with(t, &sequence, 1, no_gradient, NULL, &loss))
-OF_TRAINER(optim_step, hone_trainer_optim_step(t, 0.1, &step))
+OF_TRAINER(forward_backward, add_sequences(t, &sequence, 1, &loss))
+OF_TRAINER(forward_backward_with, hone_trainer_forward_backward_with(t, as_data(&sequence, 1), 1, no_gradient, NULL, &loss))
+OF_TRAINER(optim_step, step_at(t, 0.1, &step))
 OF_TRAINER(validate, hone_trainer_eval(t, &mean))
-OF_TRAINER(trainer_score, hone_trainer_logprobs(t, &sequence, 1, logprobs))
+OF_TRAINER(optim_defaults, hone_trainer_optim_defaults(t, &optim))
+OF_TRAINER(tensors, release(hone_trainer_tensors(t, &json), &json))
+OF_TRAINER(read_tensor, hone_trainer_read_tensor(t, TRAINED, HONE_TENSOR_WEIGHT, NULL, &elements))
+OF_TRAINER(trainer_score_base, hone_trainer_logprobs(t, as_data(&sequence, 1), 1, HONE_LOGPROBS_BASE, &one_array))
+OF_TRAINER(trainer_score, score_trainer(t, &sequence, 1, logprobs))
 OF_TRAINER(trainer_sample_tokens, hone_trainer_sample_tokens(t, ids, 4, &sampling, NULL, NULL, &generated))
 OF_TRAINER(trainer_sample, hone_trainer_sample(t, "Hi", 2, NULL, NULL, &generated))
 OF_TRAINER(save, hone_trainer_save(t, state_path))
@@ -171,7 +180,11 @@ static const struct named_call {
                   {"forward_backward_with", forward_backward_with, 0},
                   {"optim_step", optim_step, 0},
                   {"eval", validate, 1},
+                  {"optim_defaults", optim_defaults, 0},
+                  {"tensors", tensors, 1},
+                  {"read_tensor", read_tensor, 0},
                   {"logprobs", trainer_score, 1},
+                  {"logprobs of the base", trainer_score_base, 1},
                   {"sample_tokens", trainer_sample_tokens, 1},
                   {"sample", trainer_sample, 1},
                   {"save", save, 1},
@@ -210,7 +223,10 @@ static int open_all(void **state)
     set_all(released_options, (const char *const[]){"model", tiny.dir, "prompt", "Hi", "max_new_tokens", "2", NULL});
     assert_int_equal(hone_model_open(&model, released_options), HONE_OK);
     assert_int_equal(hone_model_open(&released_model, released_options), HONE_OK);
-    if (hone_trainer_open(&trainer, options, HONE_TRAINER_SAMPLE | HONE_TRAINER_LOGITS | HONE_TRAINER_LOGPROBS) != HONE_OK)
+    static const char *const losses[] = {"cross_entropy", "ppo"};
+    const hone_trainer_uses uses = {
+        .size = sizeof uses, .samples = 1, .logits = 1, .logprobs = 1, .base_logprobs = 1, .losses = losses, .loss_count = 2};
+    if (hone_trainer_open(&trainer, options, &uses) != HONE_OK)
         fail_msg("%s", hone_error());
     hone_options *other = NULL;
     assert_int_equal(hone_options_create(&other, "train"), HONE_OK);

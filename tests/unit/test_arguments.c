@@ -3,6 +3,14 @@
 
 #include "misuse_rig.h"
 
+static const hone_trainer_uses *uses_with(const char *loss)
+{
+    static const char *losses[1];
+    static hone_trainer_uses uses = {.size = sizeof uses, .losses = losses, .loss_count = 1};
+    losses[0] = loss;
+    return &uses;
+}
+
 /* --- options and models ---------------------------------------------------------------------------------------------------- */
 
 static void arguments_of_options_are_checked(void **state)
@@ -37,8 +45,13 @@ static void arguments_of_options_are_checked(void **state)
     BAD("value is NULL", hone_options_get(options, "seed", NULL));
     BAD("out is NULL", hone_model_open(NULL, options));
     BAD("out is NULL", hone_trainer_open(NULL, options, 0));
-    BAD("0x80000000", hone_trainer_open(&t, options, 1u << 31));
-    BAD("ready_for has bits", hone_trainer_open(&t, options, 4));
+    BAD("size of uses", hone_trainer_open(&t, options, &(hone_trainer_uses){.samples = 1}));
+    BAD("losses is NULL",
+        hone_trainer_open(&t, options, &(hone_trainer_uses){.size = sizeof(hone_trainer_uses), .loss_count = 1}));
+    BAD("count of -1 losses",
+        hone_trainer_open(&t, options, &(hone_trainer_uses){.size = sizeof(hone_trainer_uses), .loss_count = -1}));
+    BAD("one of the losses is NULL", hone_trainer_open(&t, options, uses_with(NULL)));
+    BAD("there is no loss 'pppo': they are cross_entropy,ppo", hone_trainer_open(&t, options, uses_with("pppo")));
     assert_int_equal(hone_options_create(&o, "generate"), HONE_OK);
     BAD("--model", hone_model_open(&m, o));
     BAD("--model", hone_trainer_open(&t, o, 0));
@@ -100,18 +113,18 @@ static void arguments_of_models_are_checked(void **state)
     for (size_t i = 0; i < COUNT(broken); i++)
         for (unsigned flags = 0; flags < 2; flags++)
             WRONG(HONE_OK, "", hone_encode_chat(model, broken[i], flags, &made));
-    BAD("sequences is NULL", hone_logprobs(model, NULL, 1, logprobs));
-    BAD("logprobs is NULL", hone_logprobs(model, &sequence, 1, NULL));
-    BAD("count of -1", hone_logprobs(model, &sequence, -1, logprobs));
-    BAD("ids of sequence 0", hone_logprobs(model, &(hone_sequence){NULL, NULL, 3}, 1, logprobs));
-    BAD("-3 tokens", hone_logprobs(model, &(hone_sequence){ids, NULL, -3}, 1, logprobs));
-    BAD("vocabulary", hone_logprobs(model, &(hone_sequence){beyond, NULL, 2}, 1, logprobs));
-    BAD("vocabulary", hone_logprobs(model, &(hone_sequence){under, NULL, 1}, 1, logprobs));
-    BAD("is nan", hone_logprobs(model, &(hone_sequence){ids, (float[]){0, NAN, 1, 1}, 4}, 1, logprobs));
-    BAD("is inf", hone_logprobs(model, &(hone_sequence){ids, (float[]){0, 1, INFINITY, 1}, 4}, 1, logprobs));
+    BAD("data is NULL", score_model(model, NULL, 1, logprobs));
+    BAD("logprobs is NULL", score_model(model, &sequence, 1, NULL));
+    BAD("count of -1", score_model(model, &sequence, -1, logprobs));
+    BAD("ids of datum 0", score_model(model, &(hone_sequence){NULL, NULL, 3}, 1, logprobs));
+    BAD("-3 tokens", score_model(model, &(hone_sequence){ids, NULL, -3}, 1, logprobs));
+    WRONG(HONE_ERR_DATA, "vocabulary", score_model(model, &(hone_sequence){beyond, NULL, 2}, 1, logprobs));
+    WRONG(HONE_ERR_DATA, "vocabulary", score_model(model, &(hone_sequence){under, NULL, 1}, 1, logprobs));
+    BAD("is nan", score_model(model, &(hone_sequence){ids, (float[]){0, NAN, 1, 1}, 4}, 1, logprobs));
+    BAD("is inf", score_model(model, &(hone_sequence){ids, (float[]){0, 1, INFINITY, 1}, 4}, 1, logprobs));
     static int32_t many[600];
     static float room[600];
-    BAD("window", hone_logprobs(model, &(hone_sequence){many, NULL, 600}, 1, room));
+    BAD("window", score_model(model, &(hone_sequence){many, NULL, 600}, 1, room));
     BAD("ids is NULL", hone_sample_tokens(model, NULL, 4, &good, NULL, NULL, &generated));
     BAD("no tokens", hone_sample_tokens(model, ids, 0, &good, NULL, NULL, &generated));
     BAD("count of -1", hone_sample_tokens(model, ids, -1, &good, NULL, NULL, &generated));
@@ -169,33 +182,129 @@ static void sequences_are_checked(void **state)
         hone_sequence sequence;
         const char *says;
     } bad[] = {
-        {{NULL, NULL, 4}, "ids of sequence 1"},    {{ids, NULL, -1}, "sequence 1 has -1"},
-        {{ids, NULL, INT64_MIN}, "sequence 1"},    {{ids, nan_weight, 4}, "weight 2 of sequence 1 is nan"},
-        {{ids, inf_weight, 4}, "is -inf"},         {{ids, first_nan, 4}, "weight 0 of sequence 1"},
+        {{NULL, NULL, 4}, "ids of datum 1"},       {{ids, NULL, -1}, "datum 1 has -1"},
+        {{ids, NULL, INT64_MIN}, "datum 1"},       {{ids, nan_weight, 4}, "weights[2] of datum 1 is nan"},
+        {{ids, inf_weight, 4}, "is -inf"},         {{ids, first_nan, 4}, "weights[0] of datum 1"},
         {{beyond, NULL, 2}, "vocabulary"},         {{below, NULL, 2}, "vocabulary"},
         {{many, NULL, 600}, "micro_batch_tokens"},
     };
-    hone_loss loss = {.size = sizeof loss};
+    hone_loss_sum loss = {.size = sizeof loss};
     hone_step step = {.size = sizeof step};
     for (size_t i = 0; i < COUNT(bad); i++) {
         const hone_sequence two[] = {sequence, bad[i].sequence};
-        WRONG(HONE_OK, bad[i].says, hone_trainer_forward_backward(trainer, two, 2, &loss));
-        WRONG(HONE_OK, bad[i].says, hone_trainer_forward_backward_with(trainer, two, 2, no_gradient, NULL, &loss));
-        WRONG(HONE_OK, bad[i].says, hone_trainer_logprobs(trainer, two, 2, logprobs));
+        WRONG(HONE_OK, bad[i].says, add_sequences(trainer, two, 2, &loss));
+        WRONG(HONE_OK, bad[i].says, hone_trainer_forward_backward_with(trainer, as_data(two, 2), 2, no_gradient, NULL, &loss));
+        WRONG(HONE_OK, bad[i].says, score_trainer(trainer, two, 2, logprobs));
     }
-    BAD("0 tokens", hone_trainer_forward_backward(trainer, &(hone_sequence){ids, NULL, 0}, 1, &loss));
-    BAD("sequences is NULL", hone_trainer_forward_backward(trainer, NULL, 1, &loss));
-    BAD("sequences is NULL", hone_trainer_forward_backward_with(trainer, NULL, 1, no_gradient, NULL, &loss));
-    BAD("count of -2", hone_trainer_forward_backward(trainer, &sequence, -2, &loss));
-    BAD("count of -2", hone_trainer_forward_backward_with(trainer, &sequence, -2, no_gradient, NULL, &loss));
-    BAD("without sequences", hone_trainer_optim_step(trainer, 0.1, &step)); /* nothing of the above was added */
+    BAD("0 tokens", add_sequences(trainer, &(hone_sequence){ids, NULL, 0}, 1, &loss));
+    BAD("data is NULL", add_sequences(trainer, NULL, 1, &loss));
+    BAD("data is NULL", hone_trainer_forward_backward_with(trainer, as_data(NULL, 1), 1, no_gradient, NULL, &loss));
+    BAD("count of -2", add_sequences(trainer, &sequence, -2, &loss));
+    BAD("count of -2", hone_trainer_forward_backward_with(trainer, as_data(&sequence, -2), -2, no_gradient, NULL, &loss));
+    BAD("without sequences", step_at(trainer, 0.1, &step)); /* nothing of the above was added */
+}
+
+static hone_status add_one(hone_datum datum, const char *loss)
+{
+    const hone_loss named = {.size = sizeof named, .name = loss};
+    hone_loss_sum sum = {.size = sizeof sum};
+    return hone_trainer_forward_backward(trainer, &(const hone_datum *){&datum}, 1, &named, NULL, &sum);
+}
+
+/* What is not asked about is not read. */
+static void members_of_data_are_checked(void **state)
+{
+    (void)state;
+    static const float good[] = {NAN, -1, -2, -1}, bad[] = {0, 1, INFINITY, 1};
+    static const int32_t targets[] = {-100, 5, 6, TINY_VOCABULARY};
+    static const uint8_t mask[] = {1, 1, 0, 0};
+    const hone_datum plain = {.size = sizeof plain, .ids = ids, .count = 4};
+    hone_datum d = plain;
+    hone_loss_sum sum = {.size = sizeof sum};
+    BAD("datum 0 is NULL", hone_trainer_forward_backward(trainer, &(const hone_datum *){NULL}, 1, NULL, NULL, &sum));
+    BAD("size of datum 0 is not set", add_one((hone_datum){.ids = ids, .count = 4}, NULL));
+    d.targets = targets;
+    WRONG(HONE_ERR_DATA, "targets[3] of datum 0 is 259", add_one(d, NULL));
+    d = plain;
+    d.advantages = good;
+    BAD("datum 0 has advantages, which the loss cross_entropy does not read", add_one(d, NULL));
+    BAD("datum 0 has no old_logprobs, which the loss ppo reads", add_one(d, "ppo"));
+    d.old_logprobs = bad;
+    BAD("old_logprobs[2] of datum 0 is inf", add_one(d, "ppo"));
+    d.old_logprobs = good;
+    d.advantages = bad;
+    BAD("advantages[2] of datum 0 is inf", add_one(d, "ppo"));
+    d.targets = targets;
+    d.mask = mask;
+    hone_step step = {.size = sizeof step};
+    assert_int_equal(add_one(d, "ppo"), HONE_OK);
+    assert_int_equal(hone_trainer_optim_step(trainer, NULL, &step), HONE_OK);
+    BAD("not opened for the loss gspo", add_one(d, "gspo"));
+    BAD("there is no loss 'pppo'", add_one(d, "pppo"));
+}
+
+static hone_status add_with(const hone_setting *settings, int64_t count)
+{
+    const hone_loss loss = {.size = sizeof loss, .name = "ppo", .settings = settings, .count = count};
+    hone_loss_sum sum = {.size = sizeof sum};
+    return hone_trainer_forward_backward(trainer, NULL, 0, &loss, NULL, &sum);
+}
+
+static void settings_of_losses_are_checked(void **state)
+{
+    (void)state;
+    BAD("settings is NULL", add_with(NULL, 1));
+    BAD("the name of a setting is NULL", add_with(&(hone_setting){NULL, 1}, 1));
+    BAD("the loss ppo has no setting 'clip': it has epsilon, epsilon_high", add_with(&(hone_setting){"clip", 1}, 1));
+    BAD("epsilon_high of the loss ppo is nan", add_with(&(hone_setting){"epsilon_high", NAN}, 1));
+    BAD("epsilon of the loss ppo is -1", add_with(&(hone_setting){"epsilon", -1}, 1));
+    BAD("size of loss", hone_trainer_forward_backward(trainer, NULL, 0, &(hone_loss){0}, NULL, NULL));
+}
+
+static void members_of_optim_are_checked(void **state)
+{
+    (void)state;
+    hone_step step = {.size = sizeof step};
+    hone_optim optim = {.size = sizeof optim}, filled = optim;
+    BAD("optim is NULL", hone_trainer_optim_defaults(trainer, NULL));
+    BAD("size of optim", hone_trainer_optim_step(trainer, &(hone_optim){0}, &step));
+    BAD("hone_trainer_optim_defaults fills optim", hone_trainer_optim_step(trainer, &optim, &step));
+    assert_int_equal(hone_trainer_optim_defaults(trainer, &filled), HONE_OK);
+    assert_true(filled.epsilon > 0 && filled.beta1 > 0 && filled.learning_rate > 0 && filled.divisor == 0);
+    double *const members[] = {&optim.learning_rate, &optim.beta1,         &optim.beta2,  &optim.epsilon,
+                               &optim.weight_decay,  &optim.max_grad_norm, &optim.divisor};
+    static const char *const names[] = {"learning_rate", "beta1", "beta2", "epsilon", "weight_decay", "max_grad_norm", "divisor"};
+    for (size_t i = 0; i < COUNT(members); i++) {
+        static const double bad[] = {-1, NAN, INFINITY};
+        for (size_t k = 0; k < COUNT(bad); k++) {
+            optim = filled;
+            *members[i] = bad[k];
+            BAD(names[i], hone_trainer_optim_step(trainer, &optim, &step));
+        }
+    }
+}
+
+static void arguments_of_tensors_are_checked(void **state)
+{
+    (void)state;
+    static float values[4096];
+    int64_t count = 0;
+    BAD("json is NULL", hone_trainer_tensors(trainer, NULL));
+    BAD("name is NULL", hone_trainer_read_tensor(trainer, NULL, HONE_TENSOR_WEIGHT, values, &count));
+    BAD("count is NULL", hone_trainer_read_tensor(trainer, TRAINED, HONE_TENSOR_WEIGHT, values, NULL));
+    BAD("kind is 2", hone_trainer_read_tensor(trainer, TRAINED, (hone_tensor_kind)2, values, &count));
+    BAD("'model.norm.weight' is not trained",
+        hone_trainer_read_tensor(trainer, "model.norm.weight", HONE_TENSOR_WEIGHT, values, &count));
+    BAD("room for 0", hone_trainer_read_tensor(trainer, TRAINED, HONE_TENSOR_WEIGHT, values, &count));
+    assert_true(count > 0);
+    assert_int_equal(hone_trainer_read_tensor(trainer, TRAINED, HONE_TENSOR_GRADIENT, values, &count), HONE_OK);
 }
 
 static void arguments_of_trainers_are_checked(void **state)
 {
     (void)state;
     hone_trainer_info no_info = {0};
-    hone_loss loss = {.size = sizeof loss}, no_loss = {0}, short_loss = {.size = sizeof(size_t)};
+    hone_loss_sum loss = {.size = sizeof loss}, no_loss = {0}, short_loss = {.size = sizeof(size_t)};
     hone_step step = {.size = sizeof step}, no_step = {0};
     hone_generate_result r = {.size = sizeof r}, no_result = {0};
     hone_train_result no_trained = {0};
@@ -205,19 +314,19 @@ static void arguments_of_trainers_are_checked(void **state)
     BAD("info is NULL", hone_trainer_get_info(trainer, NULL));
     BAD("size of info", hone_trainer_get_info(trainer, &no_info));
     BAD("json is NULL", hone_trainer_data(trainer, NULL));
-    BAD("loss is NULL", hone_trainer_forward_backward(trainer, &sequence, 1, NULL));
-    BAD("size of loss", hone_trainer_forward_backward(trainer, &sequence, 1, &no_loss));
-    BAD("size of loss", hone_trainer_forward_backward(trainer, &sequence, 1, &short_loss));
-    BAD("gradient is NULL", hone_trainer_forward_backward_with(trainer, &sequence, 1, NULL, NULL, &loss));
-    BAD("loss is NULL", hone_trainer_forward_backward_with(trainer, &sequence, 1, no_gradient, NULL, NULL));
-    BAD("step is NULL", hone_trainer_optim_step(trainer, 0.1, NULL));
-    BAD("size of step", hone_trainer_optim_step(trainer, 0.1, &no_step));
-    BAD("learning_rate is nan", hone_trainer_optim_step(trainer, NAN, &step));
-    BAD("learning_rate is inf", hone_trainer_optim_step(trainer, INFINITY, &step));
-    BAD("learning_rate is -inf", hone_trainer_optim_step(trainer, -INFINITY, &step));
+    BAD("sum is NULL", add_sequences(trainer, &sequence, 1, NULL));
+    BAD("size of sum", add_sequences(trainer, &sequence, 1, &no_loss));
+    BAD("size of sum", add_sequences(trainer, &sequence, 1, &short_loss));
+    BAD("gradient is NULL", hone_trainer_forward_backward_with(trainer, as_data(&sequence, 1), 1, NULL, NULL, &loss));
+    BAD("sum is NULL", hone_trainer_forward_backward_with(trainer, as_data(&sequence, 1), 1, no_gradient, NULL, NULL));
+    BAD("step is NULL", step_at(trainer, 0.1, NULL));
+    BAD("size of step", step_at(trainer, 0.1, &no_step));
+    BAD("learning_rate is nan", step_at(trainer, NAN, &step));
+    BAD("learning_rate is inf", step_at(trainer, INFINITY, &step));
+    BAD("learning_rate is -inf", step_at(trainer, -INFINITY, &step));
     BAD("loss is NULL", hone_trainer_eval(trainer, NULL));
-    BAD("logprobs is NULL", hone_trainer_logprobs(trainer, &sequence, 1, NULL));
-    BAD("count of -1", hone_trainer_logprobs(trainer, &sequence, -1, logprobs));
+    BAD("logprobs is NULL", score_trainer(trainer, &sequence, 1, NULL));
+    BAD("count of -1", score_trainer(trainer, &sequence, -1, logprobs));
     BAD("prompt is NULL", hone_trainer_sample(trainer, NULL, 2, NULL, NULL, &r));
     BAD("max_new_tokens is 0", hone_trainer_sample(trainer, "Hi", 0, NULL, NULL, &r));
     BAD("max_new_tokens is -1", hone_trainer_sample(trainer, "Hi", -1, NULL, NULL, &r));
@@ -248,10 +357,11 @@ static void a_trainer_says_what_it_was_not_opened_for(void **state)
     assert_int_equal(hone_options_set(o, "model", tiny.dir), HONE_OK);
     assert_int_equal(hone_options_set(o, "micro_batch_tokens", "64"), HONE_OK);
     assert_int_equal(hone_trainer_open(&t, o, 0), HONE_OK);
-    BAD("HONE_TRAINER_LOGPROBS", trainer_score(t));
-    BAD("HONE_TRAINER_SAMPLE", trainer_sample(t));
-    BAD("HONE_TRAINER_SAMPLE", trainer_sample_tokens(t));
-    BAD("HONE_TRAINER_LOGITS", forward_backward_with(t));
+    BAD("uses.logprobs", trainer_score(t));
+    BAD("uses.base_logprobs", trainer_score_base(t));
+    BAD("uses.samples", trainer_sample(t));
+    BAD("uses.samples", trainer_sample_tokens(t));
+    BAD("uses.logits", forward_backward_with(t));
     BAD("validation data", validate(t));
     BAD("--data", train(t));
     BAD("without sequences", optim_step(t));
@@ -271,6 +381,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(arguments_of_options_are_checked),   cmocka_unit_test(arguments_of_models_are_checked),
         cmocka_unit_test(settings_of_sampling_are_checked),   cmocka_unit_test(sequences_are_checked),
+        cmocka_unit_test(members_of_data_are_checked),        cmocka_unit_test(settings_of_losses_are_checked),
+        cmocka_unit_test(members_of_optim_are_checked),       cmocka_unit_test(arguments_of_tensors_are_checked),
         cmocka_unit_test(arguments_of_trainers_are_checked),  cmocka_unit_test(a_trainer_says_what_it_was_not_opened_for),
         cmocka_unit_test(at_least_200_wrong_calls_were_made),
     };

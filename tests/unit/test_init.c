@@ -2,6 +2,7 @@
 #include "failing.h"
 
 #include "hone.h"
+#include "hone_calls.h"
 #include "tiny_model.h"
 
 static struct tiny_model tiny;

@@ -59,7 +59,7 @@ static void what_cannot_be_is_refused_without_device_and_weights(void **state)
         struct rig r;
         struct job j;
         set_job(&r, refusals[i].settings);
-        assert_int_not_equal(job_open_run(&j, &r.options, LOSS_cross_entropy), OK);
+        assert_int_not_equal(job_open_run(&j, &r.options, 0), OK);
         if (!strstr(status_message(), refusals[i].says))
             fail_msg("%s: %s", refusals[i].settings[0], status_message());
         arena_free(&r.arena);
@@ -72,7 +72,7 @@ static void a_job_decides_without_device_and_weights(void **state)
     struct job j;
     (void)state;
     set_job(&r, SETTINGS("output", output_dir, "gradient_accumulation_steps", "3", "per_device_train_batch_size", "2"));
-    assert_ok(job_open_run(&j, &r.options, LOSS_cross_entropy));
+    assert_ok(job_open_run(&j, &r.options, 0));
     assert_false(j.full);
     assert_int_equal(j.lora.rank, 4);
     assert_int_equal(j.step_rows, 6);
@@ -104,7 +104,7 @@ static void what_does_nothing_is_warned_of(void **state)
         set_job(&r, idle[i].settings);
         warnings[0] = 0;
         log_set_sink(keep, NULL);
-        assert_ok(job_open_run(&j, &r.options, LOSS_cross_entropy));
+        assert_ok(job_open_run(&j, &r.options, 0));
         log_set_sink(NULL, NULL);
         assert_int_equal(strstr(warnings, "does nothing") != NULL, idle[i].says != NULL);
         if (idle[i].says)
@@ -124,7 +124,7 @@ static void memory_may_run_out_anywhere(void **state)
     set_job(&r, SETTINGS("output", output_dir, "rank_pattern", "q_proj=8", "lora_target_modules", "q_proj,v_proj"));
     while (failing_next(&f)) {
         failing_begin(&f);
-        enum status status = job_open_run(&j, &r.options, LOSS_cross_entropy);
+        enum status status = job_open_run(&j, &r.options, 0);
         if (status == OK)
             job_close(&j);
         failing_end(&f, status);

@@ -5,6 +5,7 @@
 
 #include "failing.h"
 #include "hone.h"
+#include "hone_calls.h"
 #include "tiny_model.h"
 
 enum { MAX_TOKENS = 256 };
@@ -41,7 +42,7 @@ static hone_trainer *open_trainer(void)
     hone_trainer *t = NULL;
     check(hone_options_set(o, "micro_batch_tokens", "128"));
     check(hone_options_set(o, "sample_length", "128"));
-    check(hone_trainer_open(&t, o, HONE_TRAINER_SAMPLE | HONE_TRAINER_LOGPROBS));
+    check(hone_trainer_open(&t, o, &(hone_trainer_uses){.size = sizeof(hone_trainer_uses), .samples = 1, .logprobs = 1}));
     hone_options_destroy(o);
     return t;
 }
@@ -148,25 +149,25 @@ static void log_probabilities_are_the_losses_of_training(void **state)
         sequences[s] = (hone_sequence){long_ids + s % 7, s % 2 ? weights : NULL, 1 + s % (LONG - 7)};
         tokens += sequences[s].count;
     }
-    hone_loss loss = {.size = sizeof loss};
-    check(hone_logprobs(m, sequences, MANY, all));
-    check(hone_trainer_logprobs(t, sequences, MANY, again));
-    check(hone_trainer_forward_backward(t, sequences, MANY, &loss));
+    hone_loss_sum loss = {.size = sizeof loss};
+    check(score_model(m, sequences, MANY, all));
+    check(score_trainer(t, sequences, MANY, again));
+    check(add_sequences(t, sequences, MANY, &loss));
     assert_true(fabs(minus_sum(all, tokens) - loss.sum) < 1e-5 * loss.sum);
     assert_true(fabs(minus_sum(again, tokens) - loss.sum) < 1e-5 * loss.sum);
     const float *at = all;
     for (int64_t s = 0; s < MANY; at += sequences[s].count, s++) { /* alone, and among others */
-        check(hone_logprobs(m, &sequences[s], 1, one));
+        check(score_model(m, &sequences[s], 1, one));
         for (int64_t i = 0; i < sequences[s].count; i++) {
             assert_true(fabsf(one[i] - at[i]) < 1e-4f);
             assert_true((i == 0 || (sequences[s].weights && weights[i] == 0)) == (at[i] == 0));
         }
     }
     hone_step step = {.size = sizeof step};
-    check(hone_trainer_optim_step(t, 0.01, &step));
-    check(hone_trainer_logprobs(t, sequences, MANY, again));
+    check(step_at(t, 0.01, &step));
+    check(score_trainer(t, sequences, MANY, again));
     assert_true(minus_sum(again, tokens) < minus_sum(all, tokens)); /* of the model as it is now */
-    check(hone_logprobs(m, NULL, 0, NULL));
+    check(score_model(m, NULL, 0, NULL));
     hone_trainer_close(t);
     hone_model_close(m);
 }
@@ -241,7 +242,7 @@ static void the_sink_gets_the_log_probabilities(void **state)
     sample(m, long_ids, LONG, (hone_sampling){.max_new_tokens = 24, .temperature = 2, .top_p = 0.9, .seed = 5}, &said);
     memcpy(ids, long_ids, sizeof long_ids);
     memcpy(ids + LONG, said.ids, (size_t)said.count * sizeof *ids);
-    check(hone_logprobs(m, &(hone_sequence){ids, NULL, LONG + said.count}, 1, logprobs));
+    check(score_model(m, &(hone_sequence){ids, NULL, LONG + said.count}, 1, logprobs));
     for (int64_t i = 0; i < said.count; i++)
         assert_true(fabs(said.logprobs[i] - (double)logprobs[LONG + i]) < 1e-3);
     hone_model_close(m);
@@ -299,11 +300,11 @@ static void a_trainer_samples_the_model_as_it_is_now(void **state)
     sample(m, long_ids, LONG, sampling, &want);
     check(hone_trainer_sample_tokens(t, long_ids, LONG, &sampling, take, &first, &r));
     same(&want, &first);
-    hone_loss loss = {.size = sizeof loss};
+    hone_loss_sum loss = {.size = sizeof loss};
     hone_step step = {.size = sizeof step};
     for (int i = 0; i < 5; i++) {
-        check(hone_trainer_forward_backward(t, &(hone_sequence){long_ids, NULL, LONG}, 1, &loss));
-        check(hone_trainer_optim_step(t, 0.05, &step));
+        check(add_sequences(t, &(hone_sequence){long_ids, NULL, LONG}, 1, &loss));
+        check(step_at(t, 0.05, &step));
     }
     check(hone_trainer_sample_tokens(t, long_ids, LONG, &sampling, take, &then, &r));
     assert_true(memcmp(first.ids, then.ids, sizeof first.ids) != 0 && r.reused_tokens == 0);
@@ -348,7 +349,7 @@ static hone_status use_all(const hone_options *o)
     if (status == HONE_OK)
         status = hone_sample_tokens(m, chat->ids, chat->count, &sampling, take, &said, &r);
     if (status == HONE_OK)
-        status = hone_logprobs(m, &(hone_sequence){long_ids, NULL, LONG}, 1, logprobs);
+        status = score_model(m, &(hone_sequence){long_ids, NULL, LONG}, 1, logprobs);
     if (status == HONE_OK)
         status = hone_sample_tokens(m, chat->ids, chat->count, &sampling, take, &said, &r);
     hone_text_destroy(text);

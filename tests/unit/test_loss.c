@@ -56,7 +56,7 @@ static void check_loss(enum loss_id loss, const char *dtype, double below, doubl
     int clips = 0;
     open_rig(&plain, &tied, 0, SETTINGS("dtype", dtype));
     open_rig_for(&r, &tied, loss, SETTINGS("dtype", dtype));
-    stepper_loss_settings(&r.t.stepper, below, above);
+    loss_settings(&r.t, below, above);
     for (int k = 0; k < SEQUENCES; k++) {
         const struct sequence *s = &sequences()[k];
         double logprob[TOKENS], sum, weight;
@@ -93,7 +93,7 @@ static void sapo_gates_the_ratio_of_each_token(void **state)
     struct rig plain, r;
     open_rig(&plain, &tied, 0, SETTINGS("dtype", "float32"));
     open_rig_for(&r, &tied, LOSS_sapo, SETTINGS("dtype", "float32"));
-    stepper_loss_settings(&r.t.stepper, 3, 2);
+    loss_settings(&r.t, 3, 2);
     for (int k = 0; k < SEQUENCES; k++) {
         const struct sequence *s = &sequences()[k];
         double logprob[TOKENS], sum, weight, want = 0;
@@ -120,7 +120,7 @@ static void a_step_moves_probabilities_by_advantages(void **state)
         double before = 0, after = 0, weight;
         open_rig_for(&r, &tied, (enum loss_id)loss, SETTINGS("finetuning_type", "full"));
         if (loss_of((enum loss_id)loss)->op == OP_clipped_ratio)
-            stepper_loss_settings(&r.t.stepper, 0.9, 9);
+            loss_settings(&r.t, 0.9, 9);
         for (int i = 0; i < 5; i++) {
             assert_ok(stepper_add(&r.t.stepper, sequences(), SEQUENCES, &after, &weight));
             assert_ok(stepper_step(&r.t.stepper, 0.001, &step));
@@ -155,7 +155,7 @@ static void the_list_of_kernels_has_those_of_the_loss(void **state)
         struct rig r;
         enum loss_id loss = (enum loss_id)i;
         set_options(&r, &tied, SETTINGS("device", "kernels"));
-        assert_ok(trainer_list_kernels(&r.t, &r.options, &(struct trainer_uses){.loss = loss}));
+        assert_ok(trainer_list_kernels(&r.t, &r.options, &(struct trainer_uses){.losses = LOSS_BIT(loss)}));
         assert_ok(engine_prepare(&r.t.build.session.engine));
         const struct kernel_list *list = kernel_list_of(r.t.build.session.device);
         bool found = false;

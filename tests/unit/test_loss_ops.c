@@ -64,7 +64,7 @@ static void run_rows(const struct head *h, const struct loss *loss, int64_t firs
     run_init(&r, "cpu", RUN_FLOAT32);
     struct program *p = &r.program;
     assert_ok(store_tensor(&gradient, &r.store, "dw", LIFE_GRADIENTS, DTYPE_F32, 2, (int64_t[]){V, C}));
-    struct value *x = program_input(p, "x", ROLE_ACTIVATION, 2, rows, (int64_t)C), *losses;
+    struct value *x = program_input(p, "x", ROLE_ACTIVATION, 2, rows, (int64_t)C);
     struct value *w = program_input(p, "w", ROLE_WEIGHT, 2, (int64_t)V, (int64_t)C);
     struct value *targets = program_input(p, "targets", ROLE_INDEX, 1, rows);
     struct loss_inputs in = {.weights = program_input(p, "weights", ROLE_STATISTIC, 1, rows)};
@@ -74,9 +74,9 @@ static void run_rows(const struct head *h, const struct loss *loss, int64_t firs
         in.settings = program_input(p, "settings", ROLE_STATISTIC, 1, (int64_t)LOSS_NUMBERS);
         in.rows = loss->by_sequence ? program_input(p, "rows", ROLE_INDEX, 2, rows, (int64_t)2) : NULL;
     }
-    struct value *dx = linear_loss(p, loss, x, w, targets, &in, program_tensor(p, gradient), &losses);
-    dx = program_output(p, dx, "dx");
-    losses = program_output(p, losses, "losses");
+    struct loss_outputs out;
+    struct value *dx = program_output(p, linear_loss(p, loss, x, w, targets, &in, program_tensor(p, gradient), &out), "dx");
+    struct value *losses = program_output(p, out.losses, "losses");
     assert_ok(program_status(p));
     run_prepare(&r);
     put(&r, x, h->x + first * C);
@@ -189,7 +189,8 @@ static void run_broken(const char *device, const struct loss *loss, float losses
     struct run r;
     run_init(&r, device, RUN_FLOAT32);
     struct program *p = &r.program;
-    struct value *in_x = program_input(p, "x", ROLE_ACTIVATION, 2, (int64_t)FEW, (int64_t)WIDE), *out;
+    struct value *in_x = program_input(p, "x", ROLE_ACTIVATION, 2, (int64_t)FEW, (int64_t)WIDE);
+    struct loss_outputs made;
     struct value *in_w = program_input(p, "w", ROLE_WEIGHT, 2, (int64_t)WORDS, (int64_t)WIDE);
     struct value *targets = program_input(p, "targets", ROLE_INDEX, 1, (int64_t)FEW);
     struct loss_inputs in = {.weights = program_input(p, "weights", ROLE_STATISTIC, 1, (int64_t)FEW)};
@@ -200,8 +201,8 @@ static void run_broken(const char *device, const struct loss *loss, float losses
         in.settings = program_input(p, "settings", ROLE_STATISTIC, 1, (int64_t)LOSS_NUMBERS);
         in.rows = loss->by_sequence ? program_input(p, "rows", ROLE_INDEX, 2, (int64_t)FEW, (int64_t)2) : NULL;
     }
-    struct value *gradient = program_output(p, linear_loss(p, loss, in_x, in_w, targets, &in, NULL, &out), "dx");
-    out = program_output(p, out, "losses");
+    struct value *gradient = program_output(p, linear_loss(p, loss, in_x, in_w, targets, &in, NULL, &made), "dx");
+    struct value *out = program_output(p, made.losses, "losses");
     assert_ok(program_status(p));
     run_prepare(&r);
     put(&r, in_x, x);

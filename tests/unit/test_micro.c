@@ -121,7 +121,7 @@ static void micro_batches_respect_the_largest_allocation(void **state)
         b.session.tuning.train = true;
         b.session.info.max_block = max_block;
         assert_ok(micro_size(&b, 0));
-        int64_t activations = b.session.engine.programs[b.micro.program[0][0]].bytes[LIFE_ACTIVATIONS];
+        int64_t activations = b.session.engine.programs[b.micro.program[0][0][0]].bytes[LIFE_ACTIVATIONS];
         if (pass == 0) {
             assert_int_equal(b.slots, 1024);
             max_block = activations / 5;

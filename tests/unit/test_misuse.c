@@ -123,7 +123,7 @@ static void calls_from_inside_callbacks_are_refused(void **state)
     hone_generate_result generated = {.size = sizeof generated};
     hone_eval_result evaluated = {.size = sizeof evaluated};
     hone_sampling sampling = {.size = sizeof sampling, .max_new_tokens = 2};
-    hone_loss loss = {.size = sizeof loss};
+    hone_loss_sum loss = {.size = sizeof loss};
     hone_step step = {.size = sizeof step};
     hone_train_result trained = {.size = sizeof trained};
     inside = 0;
@@ -139,9 +139,10 @@ static void calls_from_inside_callbacks_are_refused(void **state)
     assert_int_equal(hone_trainer_sample_tokens(trainer, ids, 4, &sampling, misuse_trainer, NULL, &generated), HONE_OK);
     assert_true(inside);
     inside = 0;
-    assert_int_equal(hone_trainer_forward_backward_with(trainer, &sequence, 1, misuse_trainer_loss, NULL, &loss), HONE_OK);
+    assert_int_equal(hone_trainer_forward_backward_with(trainer, as_data(&sequence, 1), 1, misuse_trainer_loss, NULL, &loss),
+                     HONE_OK);
     assert_true(inside);
-    assert_int_equal(hone_trainer_optim_step(trainer, 0.01, &step), HONE_OK);
+    assert_int_equal(step_at(trainer, 0.01, &step), HONE_OK);
     inside = 0;
     if (hone_train(trainer, misuse_run, NULL, &trained) != HONE_OK)
         fail_msg("%s", hone_error());

@@ -308,7 +308,7 @@ static void make_ready(const struct tiny_model *m, struct adapter_config *lora)
     struct session s;
     int64_t index, bytes[LIFE_COUNT], mapped;
     open_tiny(&s, m, "bfloat16");
-    s.tuning = (struct tuning){.lora = lora, .train = true, .recompute = RECOMPUTE_FULL, .loss = LOSS_cross_entropy};
+    s.tuning = (struct tuning){.lora = lora, .train = true, .recompute = RECOMPUTE_FULL};
     assert_ok(session_add(&s, NET_TRAIN, 64, 64, 0, &index));
     assert_ok(model_place(&s.model, &s.info));
     assert_ok(session_plan(&s));

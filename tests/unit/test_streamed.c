@@ -258,7 +258,7 @@ static void follow_flights(struct flights *f, const struct lowered *c)
 
 static int64_t largest_activations(const struct rig *r)
 {
-    return r->t.build.session.engine.programs[r->t.build.micro.program[0][0]].bytes[LIFE_ACTIVATIONS];
+    return r->t.build.session.engine.programs[r->t.build.micro.program[0][0][0]].bytes[LIFE_ACTIVATIONS];
 }
 
 /* All layers but the last two go and come back: of each its input and attention's two results, if it is computed again. Seen to
@@ -297,7 +297,7 @@ static void activations_go_and_come_back(void **state)
 
 static int64_t copied(const struct rig *r)
 {
-    const struct lowering *l = &r->t.build.session.engine.programs[r->t.build.micro.program[0][0]].lowering;
+    const struct lowering *l = &r->t.build.session.engine.programs[r->t.build.micro.program[0][0][0]].lowering;
     int64_t bytes = 0;
     for (int64_t i = 0; i < l->count; i++)
         bytes += l->list[i].command.kind == COMMAND_COPY ? l->list[i].command.copy.bytes : 0;

@@ -6,6 +6,7 @@
 #include <pthread.h>
 
 #include "hone.h"
+#include "hone_calls.h"
 #include "host_json.h"
 #include "tiny_model.h"
 
@@ -45,11 +46,14 @@ static hone_options *make_options(const char *command, const char *const *settin
     return o;
 }
 
-static hone_trainer *open_trainer(unsigned ready_for, const char *const *settings)
+static const hone_trainer_uses for_samples = {.size = sizeof for_samples, .samples = 1},
+                               for_logits = {.size = sizeof for_logits, .logits = 1};
+
+static hone_trainer *open_trainer(const hone_trainer_uses *uses, const char *const *settings)
 {
     hone_options *o = make_options("train", settings);
     hone_trainer *t = NULL;
-    check(hone_trainer_open(&t, o, ready_for));
+    check(hone_trainer_open(&t, o, uses));
     hone_options_destroy(o); /* the trainer has its own copy */
     return t;
 }
@@ -76,15 +80,15 @@ static const hone_sequence *sequences(float weight)
 static hone_step finish_step(hone_trainer *t, double rate)
 {
     hone_step step = {.size = sizeof step};
-    check(hone_trainer_optim_step(t, rate, &step));
+    check(step_at(t, rate, &step));
     assert_true(step.applied);
     return step;
 }
 
 static hone_step train_once(hone_trainer *t, float weight, double rate)
 {
-    hone_loss loss = {.size = sizeof loss};
-    check(hone_trainer_forward_backward(t, sequences(weight), SEQUENCES, &loss));
+    hone_loss_sum loss = {.size = sizeof loss};
+    check(add_sequences(t, sequences(weight), SEQUENCES, &loss));
     assert_int_equal(loss.tokens, SEQUENCES * LENGTH - 10);
     assert_true(loss.weight > 0);
     hone_step step = finish_step(t, rate);
@@ -151,12 +155,13 @@ static void the_callers_cross_entropy_is_the_built_in_one(void **state)
     (void)state;
     for (int full = 0; full < 2; full++) {
         const char *const *settings = full ? SETTINGS("finetuning_type", "full") : SETTINGS("train_norms", "true");
-        hone_trainer *own = open_trainer(HONE_TRAINER_LOGITS, settings), *built_in = open_trainer(0, settings);
+        hone_trainer *own = open_trainer(&for_logits, settings), *built_in = open_trainer(0, settings);
         for (int i = 0; i < 4; i++) {
             struct seen seen = {sequences(0), 0};
-            hone_loss a = {.size = sizeof a}, b = {.size = sizeof b};
-            check(hone_trainer_forward_backward_with(own, seen.sequences, SEQUENCES, cross_entropy, &seen, &a));
-            check(hone_trainer_forward_backward(built_in, seen.sequences, SEQUENCES, &b));
+            hone_loss_sum a = {.size = sizeof a}, b = {.size = sizeof b};
+            check(
+                hone_trainer_forward_backward_with(own, as_data(seen.sequences, SEQUENCES), SEQUENCES, cross_entropy, &seen, &a));
+            check(add_sequences(built_in, seen.sequences, SEQUENCES, &b));
             assert_int_equal(seen.rows, SEQUENCES * LENGTH - 10);
             assert_int_equal(a.tokens, b.tokens);
             near(a.weight, b.weight, 1e-12);
@@ -198,10 +203,10 @@ static void weights_count_by_token(void **state)
     assert_true(step[2].trained_tokens < step[0].trained_tokens);
 
     hone_sequence bare = {sequences(1)[0].ids, NULL, LENGTH};
-    hone_loss all = {.size = sizeof all}, same = {.size = sizeof same};
+    hone_loss_sum all = {.size = sizeof all}, same = {.size = sizeof same};
     t[0] = open_trainer(0, plain);
-    check(hone_trainer_forward_backward(t[0], &bare, 1, &all));
-    check(hone_trainer_forward_backward(t[0], sequences(1), 1, &same));
+    check(add_sequences(t[0], &bare, 1, &all));
+    check(add_sequences(t[0], sequences(1), 1, &same));
     assert_true(all.weight == LENGTH - 1 && all.sum == same.sum);
     hone_trainer_close(t[0]);
 }
@@ -219,7 +224,7 @@ static void samples_need_a_trainer_that_is_ready_for_them(void **state)
     (void)state;
     char before[256] = "", again[256] = "", after[256] = "", unused[256] = "";
     hone_generate_result r = {.size = sizeof r};
-    hone_trainer *t = open_trainer(HONE_TRAINER_SAMPLE, SETTINGS("sample_length", "48"));
+    hone_trainer *t = open_trainer(&for_samples, SETTINGS("sample_length", "48"));
     check(hone_trainer_sample(t, "Hi", 8, collect, before, &r));
     assert_true(r.new_tokens >= 1 && r.new_tokens <= 8 && r.prompt_tokens > 2);
     check(hone_trainer_sample(t, "Hi", 8, collect, again, &r));
@@ -232,7 +237,7 @@ static void samples_need_a_trainer_that_is_ready_for_them(void **state)
                 HONE_ERR_ARGUMENT, "--sample-length");
     hone_trainer_close(t);
     t = open_trainer(0, plain);
-    check_fails(hone_trainer_sample(t, "Hi", 8, collect, unused, &r), HONE_ERR_ARGUMENT, "HONE_TRAINER_SAMPLE");
+    check_fails(hone_trainer_sample(t, "Hi", 8, collect, unused, &r), HONE_ERR_ARGUMENT, "uses.samples");
     hone_trainer_close(t);
 }
 
@@ -312,20 +317,20 @@ static void a_state_is_saved_and_loaded(void **state)
     snprintf(dir, sizeof dir, "%s/states/here", tiny.dir);
     hone_trainer *a = open_trainer(0, SETTINGS("lora_dropout", "0.1")), *b = open_trainer(0, SETTINGS("lora_dropout", "0.1"));
     for (int i = 0; i < 3; i++)
-        train_once(a, 1, -1);
+        train_once(a, 1, RATE_OF_SCHEDULE);
     check(hone_trainer_save_state(a, dir));
     strcat(dir, "/");
     check(hone_trainer_save_state(a, dir)); /* in place of the old one */
-    hone_loss loss = {.size = sizeof loss};
+    hone_loss_sum loss = {.size = sizeof loss};
     hone_step step = {.size = sizeof step};
-    check(hone_trainer_forward_backward(b, sequences(1), 1, &loss)); /* gradients of half a step are not in a checkpoint */
+    check(add_sequences(b, sequences(1), 1, &loss)); /* gradients of half a step are not in a checkpoint */
     check_fails(hone_trainer_save_state(b, dir), HONE_ERR_ARGUMENT, "take the step first");
-    check(hone_trainer_optim_step(b, -1, &step));
+    check(hone_trainer_optim_step(b, NULL, &step));
     check(hone_trainer_load_state(b, dir));
     check(hone_trainer_get_info(b, &info));
     assert_int_equal(info.step, 3);
     for (int i = 0; i < 3; i++) {
-        hone_step x = train_once(a, 1, -1), y = train_once(b, 1, -1);
+        hone_step x = train_once(a, 1, RATE_OF_SCHEDULE), y = train_once(b, 1, RATE_OF_SCHEDULE);
         assert_true(x.loss == y.loss && x.grad_norm == y.grad_norm && x.step == y.step);
     }
     check_fails(hone_trainer_load_state(b, tiny.dir), HONE_ERR_IO, "is not a checkpoint");
@@ -343,19 +348,20 @@ static void structs_without_a_size_are_refused(void **state)
     (void)state;
     char text[64] = "";
     struct seen seen = {sequences(1), 0};
-    hone_trainer *t = open_trainer(HONE_TRAINER_SAMPLE | HONE_TRAINER_LOGITS, SETTINGS("sample_length", "32"));
+    const hone_trainer_uses both = {.size = sizeof both, .samples = 1, .logits = 1};
+    hone_trainer *t = open_trainer(&both, SETTINGS("sample_length", "32"));
     check_fails(hone_trainer_get_info(t, &(hone_trainer_info){0}), HONE_ERR_ARGUMENT, "size");
-    check_fails(hone_trainer_forward_backward(t, sequences(1), 1, &(hone_loss){0}), HONE_ERR_ARGUMENT, "size");
-    check_fails(hone_trainer_forward_backward_with(t, sequences(1), 1, cross_entropy, &seen, &(hone_loss){0}), HONE_ERR_ARGUMENT,
-                "size");
-    check_fails(hone_trainer_optim_step(t, 0.1, &(hone_step){0}), HONE_ERR_ARGUMENT, "size");
+    check_fails(add_sequences(t, sequences(1), 1, &(hone_loss_sum){0}), HONE_ERR_ARGUMENT, "size");
+    check_fails(hone_trainer_forward_backward_with(t, as_data(sequences(1), 1), 1, cross_entropy, &seen, &(hone_loss_sum){0}),
+                HONE_ERR_ARGUMENT, "size");
+    check_fails(step_at(t, 0.1, &(hone_step){0}), HONE_ERR_ARGUMENT, "size");
     check_fails(hone_trainer_sample(t, "Hi", 4, collect, text, &(hone_generate_result){0}), HONE_ERR_ARGUMENT, "size");
     check_fails(hone_train(t, NULL, NULL, &(hone_train_result){0}), HONE_ERR_ARGUMENT, "size");
     assert_string_equal(text, "");
     hone_step step = {.size = offsetof(hone_step, grad_norm), .grad_norm = -7}; /* a program of an older version */
-    hone_loss loss = {.size = sizeof loss};
-    check(hone_trainer_forward_backward(t, sequences(1), 1, &loss));
-    check(hone_trainer_optim_step(t, 0.1, &step));
+    hone_loss_sum loss = {.size = sizeof loss};
+    check(add_sequences(t, sequences(1), 1, &loss));
+    check(step_at(t, 0.1, &step));
     assert_true(step.step == 1 && step.loss > 0 && step.grad_norm == -7);
     hone_trainer_close(t);
 }
@@ -365,36 +371,38 @@ static void errors_name_remedies(void **state)
     (void)state;
     int32_t many[65] = {0}, unknown[] = {5, TINY_VOCABULARY, 6}, negative[] = {5, -1};
     hone_sequence too_long = {many, NULL, 65}, empty = {many, NULL, 0};
-    hone_loss loss = {.size = sizeof loss};
+    hone_loss_sum loss = {.size = sizeof loss};
     hone_step step = {.size = sizeof step};
     hone_train_result result = {.size = sizeof result};
     hone_trainer *t = open_trainer(0, plain);
-    check_fails(hone_trainer_optim_step(t, 0.1, &step), HONE_ERR_ARGUMENT, "without sequences");
-    check_fails(hone_trainer_forward_backward(t, &too_long, 1, &loss), HONE_ERR_ARGUMENT, "micro_batch_tokens");
-    check_fails(hone_trainer_forward_backward(t, &empty, 1, &loss), HONE_ERR_ARGUMENT, "sequence of 0 tokens");
-    check_fails(hone_trainer_forward_backward(t, &(hone_sequence){unknown, NULL, 3}, 1, &loss), HONE_ERR_DATA, "vocabulary");
-    check_fails(hone_trainer_forward_backward(t, &(hone_sequence){negative, NULL, 2}, 1, &loss), HONE_ERR_DATA, "vocabulary");
+    check_fails(step_at(t, 0.1, &step), HONE_ERR_ARGUMENT, "without sequences");
+    check_fails(add_sequences(t, &too_long, 1, &loss), HONE_ERR_ARGUMENT, "micro_batch_tokens");
+    check_fails(add_sequences(t, &empty, 1, &loss), HONE_ERR_ARGUMENT, "datum 0 has 0 tokens");
+    check_fails(add_sequences(t, &(hone_sequence){unknown, NULL, 3}, 1, &loss), HONE_ERR_DATA, "vocabulary");
+    check_fails(add_sequences(t, &(hone_sequence){negative, NULL, 2}, 1, &loss), HONE_ERR_DATA, "vocabulary");
     hone_sequence last_is_wrong[100];
     for (int i = 0; i < 100; i++)
         last_is_wrong[i] = i < 99 ? sequences(1)[0] : (hone_sequence){unknown, NULL, 3};
-    check_fails(hone_trainer_forward_backward(t, last_is_wrong, 100, &loss), HONE_ERR_DATA, "vocabulary");
-    check_fails(hone_trainer_optim_step(t, 0.1, &step), HONE_ERR_ARGUMENT, "without sequences"); /* none of them was added */
-    check_fails(hone_trainer_forward_backward_with(t, sequences(1), 1, cross_entropy, NULL, &loss), HONE_ERR_ARGUMENT,
-                "HONE_TRAINER_LOGITS");
+    check_fails(add_sequences(t, last_is_wrong, 100, &loss), HONE_ERR_DATA, "vocabulary");
+    check_fails(step_at(t, 0.1, &step), HONE_ERR_ARGUMENT, "without sequences"); /* none of them was added */
+    check_fails(hone_trainer_forward_backward_with(t, as_data(sequences(1), 1), 1, cross_entropy, NULL, &loss), HONE_ERR_ARGUMENT,
+                "uses.logits");
     check_fails(hone_train(t, NULL, NULL, &result), HONE_ERR_ARGUMENT, "--data");
     hone_trainer_close(t);
-    t = open_trainer(HONE_TRAINER_LOGITS, SETTINGS("data", data_path));
-    check_fails(hone_trainer_forward_backward_with(t, sequences(1), 1, stop, NULL, &loss), HONE_ERR_STOPPED, "caller");
-    check_fails(hone_trainer_forward_backward_with(t, sequences(1), 1, NULL, NULL, &loss), HONE_ERR_ARGUMENT, "gradient");
+    t = open_trainer(&for_logits, SETTINGS("data", data_path));
+    check_fails(hone_trainer_forward_backward_with(t, as_data(sequences(1), 1), 1, stop, NULL, &loss), HONE_ERR_STOPPED,
+                "caller");
+    check_fails(hone_trainer_forward_backward_with(t, as_data(sequences(1), 1), 1, NULL, NULL, &loss), HONE_ERR_ARGUMENT,
+                "gradient");
     check_fails(hone_train(t, NULL, NULL, &result), HONE_ERR_ARGUMENT, "--output");
     hone_trainer_close(t);
 
     static const struct {
         const char *key, *value, *text;
         hone_status status;
-        unsigned ready_for;
+        const hone_trainer_uses *uses;
     } wrong[] = {
-        {"lora_dropout", "0.5", "--lora-dropout", HONE_ERR_UNSUPPORTED, HONE_TRAINER_LOGITS},
+        {"lora_dropout", "0.5", "--lora-dropout", HONE_ERR_UNSUPPORTED, &for_logits},
         {"lora_target_modules", "q_prog", "q_proj", HONE_ERR_ARGUMENT, 0},
         {"data", "/nonexistent.jsonl", "nonexistent", HONE_ERR_IO, 0},
         {"max_length", "100000", "window", HONE_ERR_ARGUMENT, 0},
@@ -402,7 +410,7 @@ static void errors_name_remedies(void **state)
     };
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
         hone_options *o = make_options("train", SETTINGS(wrong[i].key, wrong[i].value));
-        check_fails(hone_trainer_open(&t, o, wrong[i].ready_for), wrong[i].status, wrong[i].text);
+        check_fails(hone_trainer_open(&t, o, wrong[i].uses), wrong[i].status, wrong[i].text);
         assert_null(t);
         hone_options_destroy(o);
     }

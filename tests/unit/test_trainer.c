@@ -97,7 +97,7 @@ static void every_way_of_recomputing_gives_the_same_bytes_in_less_memory(void **
             const char *name = recompute_name((enum recompute)mode);
             open_rig(one, &tied, 0,
                      join(i / 2, SETTINGS("recompute", name, "dtype", dtypes[i % 2], "micro_batch_tokens", "128")));
-            bytes[mode] = one->t.build.session.engine.programs[one->t.build.micro.program[0][0]].bytes[LIFE_ACTIVATIONS];
+            bytes[mode] = one->t.build.session.engine.programs[one->t.build.micro.program[0][0][0]].bytes[LIFE_ACTIVATIONS];
             step_once(&one->t, 0.05); /* so that no B is zero */
             add_all(&one->t);
         }
@@ -182,9 +182,9 @@ static double logprob(struct trainer *t, int k, int64_t i)
 static void place_ratios(struct trainer *t, struct look *look)
 {
     static const double away[] = {0, 1.5, -1.5, 0.1};
-    bool by_sequence = loss_of(t->build.session.tuning.loss)->by_sequence;
+    bool by_sequence = loss_of(t->build.job->loss)->by_sequence;
     int clipped = 0, kept = 0;
-    stepper_loss_settings(&t->stepper, 1, INFINITY);
+    loss_settings(t, 1, INFINITY);
     for (int k = 0; k < SEQUENCES; k++) {
         const struct sequence *s = &look->list[k];
         for (int64_t i = 1; i < s->count; i++) {
@@ -197,7 +197,7 @@ static void place_ratios(struct trainer *t, struct look *look)
         }
         look->list[k].old_logprobs = look->old[k];
     }
-    stepper_loss_settings(&t->stepper, 0.5, 1);
+    loss_settings(t, 0.5, 1);
     assert_true(clipped >= 4 && kept >= 4);
 }
 
@@ -228,8 +228,8 @@ static void check_slope(struct trainer *t, const struct look *look, const float 
     }
     double best = (4 * found[0] - found[1]) / 3;
     if (!(fabs(best - slope) < 5e-3 * size))
-        fail_msg("%s: the slope is %g, the gradient says %g (measured by %g)", loss_of(t->build.session.tuning.loss)->name, best,
-                 slope, size);
+        fail_msg("%s: the slope is %g, the gradient says %g (measured by %g)", loss_of(t->build.job->loss)->name, best, slope,
+                 size);
 }
 
 /* Random directions over all that is trained, and the direction of each tensor's own gradient. */

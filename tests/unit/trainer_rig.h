@@ -45,7 +45,7 @@ static inline void set_options(struct rig *r, const struct tiny_model *m, const 
 static inline void open_rig_for(struct rig *r, const struct tiny_model *m, enum loss_id loss, const char *const *settings)
 {
     set_options(r, m, settings);
-    assert_ok(trainer_open(&r->t, &r->options, &(struct trainer_uses){.loss = loss}));
+    assert_ok(trainer_open(&r->t, &r->options, &(struct trainer_uses){.losses = LOSS_BIT(loss)}));
 }
 
 static const struct trainer_uses SAMPLES = {.samples = true}, LOGITS = {.logits = true}, LOGPROBS = {.logprobs = true};
@@ -113,6 +113,13 @@ static inline const struct sequence *sequences(void)
         weights[i] = (float)(i % 3) * 0.75f;
     list[1].weights = weights;
     return list;
+}
+
+/* Other settings of the loss than its own. */
+static inline void loss_settings(struct trainer *t, double first, double second)
+{
+    t->stepper.loss.setting[0] = first;
+    t->stepper.loss.setting[1] = second;
 }
 
 /* Adds such sequences as if they were the first of the step, and returns the sum of their losses. */

@@ -412,7 +412,7 @@ static hone_status train_read_options(struct run *run, hone_options *options)
 
 static hone_status train_open_trainer(struct run *run, hone_options *options, hone_trainer_info *info)
 {
-    hone_status status = hone_trainer_open(&run->trainer, options, 0);
+    hone_status status = hone_trainer_open(&run->trainer, options, NULL);
     if (status == HONE_OK)
         status = hone_trainer_get_info(run->trainer, info);
     if (status == HONE_OK)

@@ -224,7 +224,7 @@ const struct op OP(linear_cross_entropy) = {
 /* --- backward ----------------------------------------------------------------------------------------------------------- */
 
 enum { BWD_X, BWD_W, BWD_TARGETS, BWD_DLOSS, BWD_DW, BWD_OLD, BWD_ADVANTAGES, BWD_SETTINGS }; /* from old on: of another loss */
-enum { BWD_DX, BWD_LOSS };
+enum { BWD_DX, BWD_LOSS, BWD_NLL };                                                           /* the last one of another loss */
 enum { BWD_CAP, BWD_OP }; /* numbers: of the logits, as CAP; the loss's op */
 
 /* The probabilities are exponentials divided by their own sum, not exp(z − log Σ): they must add up to 1 to the last digit,
@@ -276,6 +276,8 @@ static enum status shape_bwd(struct program *p, struct node *n)
         TRY(node_expect(n, i, 1, SHAPE(i == BWD_SETTINGS ? LOSS_NUMBERS : n->size[R])));
     node_output(p, n, BWD_DX, p->types[ROLE_ACTIVATION], 2, n->in[BWD_X]->shape);
     node_output(p, n, BWD_LOSS, p->types[ROLE_STATISTIC], 1, SHAPE(n->size[R]));
+    if (n->in_count > BWD_OLD)
+        node_output(p, n, BWD_NLL, p->types[ROLE_STATISTIC], 1, SHAPE(n->size[R]));
     return program_status(p);
 }
 
@@ -311,9 +313,7 @@ static enum status lower_bwd(struct lowering *l, const struct node *n)
     int64_t chunk = linear_cross_entropy_chunk_rows(l, n->size[R], n->size[V]);
     enum dtype type = p->types[ROLE_ACTIVATION];
     bool other = n->in_count > BWD_OLD, capped = n->number[BWD_CAP] > 0;
-    struct value *made[2] = {NULL, NULL}; /* nll and dnll of a chunk, if the loss has an op */
-    for (int i = 0; i < 2 && other; i++)
-        made[i] = program_scratch(p, p->types[ROLE_STATISTIC], 1, SHAPE(chunk));
+    struct value *dnll = other ? program_scratch(p, p->types[ROLE_STATISTIC], 1, SHAPE(chunk)) : NULL;
     struct value *logits = program_scratch(p, p->types[ROLE_STATISTIC], 2, SHAPE(chunk, n->size[V]));
     struct value *limited = capped ? program_scratch(p, p->types[ROLE_STATISTIC], 2, SHAPE(chunk, n->size[V])) : logits;
     struct value *dlogits = type == p->types[ROLE_STATISTIC] ? logits : program_scratch(p, type, 2, SHAPE(chunk, n->size[V]));
@@ -329,8 +329,8 @@ static enum status lower_bwd(struct lowering *l, const struct node *n)
         if (capped)
             TRY(lower_cap(l, n, z, y));
         if (other) {
-            loss = program_rows(p, made[0], 0, rows);
-            dloss = program_rows(p, made[1], 0, rows);
+            loss = program_rows(p, n->out[BWD_NLL], r, rows);
+            dloss = program_rows(p, dnll, 0, rows);
             TRY(program_status(p));
             TRY(lower_launch(l, &kernel, ROW_OPERANDS, (struct value *[]){y, targets, loss}, n->size, n->number, rows, 1));
             TRY(lower_loss(l, n, r, rows, loss, dloss));
@@ -392,8 +392,8 @@ static struct value *build_loss(struct program *p, const int64_t *d)
                              .advantages = program_input(p, "advantages", ROLE_STATISTIC, 1, d[0]),
                              .settings = program_input(p, "settings", ROLE_STATISTIC, 1, (int64_t)LOSS_NUMBERS),
                              .cap = d[4] > 1 ? 1.5 : 0};
-    struct value *losses;
-    return linear_loss(p, loss_of(LOSS_ppo), x, w, program_input(p, "targets", ROLE_INDEX, 1, d[0]), &in, dw, &losses);
+    struct loss_outputs out;
+    return linear_loss(p, loss_of(LOSS_ppo), x, w, program_input(p, "targets", ROLE_INDEX, 1, d[0]), &in, dw, &out);
 }
 
 static const struct op_example examples_loss[] = {
@@ -417,10 +417,10 @@ const struct op OP(linear_cross_entropy_bwd) = {
 
 const struct op OP(linear_loss_bwd) = {
     .name = "linear_loss_bwd",
-    .formula = "loss, dnll of another loss by row, from nll = lse − z[r, targets[r]]; "
+    .formula = "nll = lse − z[r, targets[r]], and from it loss, dnll of another loss by row; "
                "dz = dnll · (exp(z − lse) − onehot), through the cap, dx = dz · w, dw += dzᵀ · x",
     .inputs = {"x", "w", "targets", "weights", "dw?", "old", "advantages", "settings"},
-    .outputs = {"dx", "loss"},
+    .outputs = {"dx", "loss", "nll"},
     .shape = shape_bwd,
     .lower = lower_bwd,
     .flops = flops_bwd,

@@ -21,11 +21,23 @@ enum loss_id {
     LOSS_COUNT,
 };
 
+/* In a set of losses. */
+#define LOSS_BIT(id) (1u << (id))
+
 struct loss {
     const char *name;
     bool by_sequence;
-    int op;                        /* −1: none, the loss is nll itself */
-    double settings[LOSS_NUMBERS]; /* unless a caller says otherwise */
+    int op; /* −1: none, the loss is nll itself */
+    struct {
+        const char *name; /* NULL: it has no more */
+        double value;     /* unless a caller says otherwise */
+    } setting[LOSS_NUMBERS];
+};
+
+/* A loss with the settings of a caller: inputs of its programs, which do not depend on them. */
+struct loss_use {
+    enum loss_id id;
+    double setting[LOSS_NUMBERS];
 };
 
 /* A loss by its id. */
@@ -33,11 +45,30 @@ static inline const struct loss *loss_of(enum loss_id id)
 {
     enum { BY_ROW, BY_SEQUENCE, OP_ITSELF = -1 };
     static const struct loss table[LOSS_COUNT] = {
-#define LOSS(name, way, op, ...) {#name, way == BY_SEQUENCE, OP_##op, {__VA_ARGS__}},
+#define SETTING(name, value)                                                                                                     \
+    {                                                                                                                            \
+#name, value                                                                                                             \
+    }
+#define NONE                                                                                                                     \
+    {                                                                                                                            \
+        NULL, 0                                                                                                                  \
+    }
+#define LOSS(name, way, op, first, second) {#name, way == BY_SEQUENCE, OP_##op, {first, second}},
 #include "ops/losses/losses.def"
 #undef LOSS
+#undef SETTING
+#undef NONE
     };
     return &table[id];
+}
+
+/* With its own settings. */
+static inline struct loss_use loss_by_default(enum loss_id id)
+{
+    struct loss_use use = {.id = id};
+    for (int i = 0; i < LOSS_NUMBERS; i++)
+        use.setting[i] = loss_of(id)->setting[i].value;
+    return use;
 }
 
 /* The inputs of rows besides their targets; only weights if the loss has no op. */
@@ -47,28 +78,34 @@ struct loss_inputs {
     double cap;         /* of the logits (softcap); 0: none */
 };
 
+/* Of each row. `nll` is `losses` itself if the loss has no op. */
+struct loss_outputs {
+    struct value *losses, *nll;
+};
+
 /* Losses of rows x (R, C) with the head w (V, C), and their gradients: returns dx, and adds to dw unless that is NULL. */
 static inline struct value *linear_loss(struct program *p, const struct loss *loss, struct value *x, struct value *w,
                                         struct value *targets, const struct loss_inputs *in, struct value *dw,
-                                        struct value **losses)
+                                        struct loss_outputs *out)
 {
     struct value *dx, *dloss = in->weights;
-    *losses = NULL;
+    *out = (struct loss_outputs){NULL, NULL};
     if (loss->op >= 0 && !loss->by_sequence) {
         struct value *all[] = {x, w, targets, in->weights, dw, in->old, in->advantages, in->settings};
         dx = program_node(p, OP_linear_loss_bwd, 8, all, 2, (double[]){in->cap, (double)loss->op});
-        *losses = dx ? dx->producer->out[1] : NULL;
+        if (dx)
+            *out = (struct loss_outputs){dx->producer->out[1], dx->producer->out[2]};
         return dx;
     }
     if (loss->by_sequence) {
-        struct value *all[LOSS_INPUTS] = {
-            linear_cross_entropy_capped(p, x, w, targets, in->cap), in->weights, in->old, in->advantages, in->settings, in->rows};
-        *losses = program_node(p, loss->op, LOSS_INPUTS, all, 0, NULL);
-        dloss = *losses ? (*losses)->producer->out[LOSS_DNLL] : NULL;
+        out->nll = linear_cross_entropy_capped(p, x, w, targets, in->cap);
+        struct value *all[LOSS_INPUTS] = {out->nll, in->weights, in->old, in->advantages, in->settings, in->rows};
+        out->losses = program_node(p, loss->op, LOSS_INPUTS, all, 0, NULL);
+        dloss = out->losses ? out->losses->producer->out[LOSS_DNLL] : NULL;
     }
     dx = linear_cross_entropy_capped_both(p, x, w, targets, dloss, dw, in->cap);
-    if (dx && !*losses)
-        *losses = dx->producer->out[1];
+    if (dx && !out->losses)
+        out->losses = out->nll = dx->producer->out[1];
     return dx;
 }
 

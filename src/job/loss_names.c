@@ -1,0 +1,58 @@
+/* The names of losses.def. */
+#include "job/loss_names.h"
+
+#include <stdio.h>
+#include <string.h>
+
+const char *loss_names(unsigned losses, char text[static LOSS_NAMES])
+{
+    size_t length = 0;
+    text[0] = 0;
+    for (int i = 0; i < LOSS_COUNT; i++)
+        if (losses & LOSS_BIT(i))
+            length +=
+                (size_t)snprintf(text + length, LOSS_NAMES - length, "%s%s", length ? "," : "", loss_of((enum loss_id)i)->name);
+    return text;
+}
+
+enum status loss_by_name(enum loss_id *id, const char *name, int64_t length)
+{
+    char all[LOSS_NAMES];
+    for (int i = 0; i < LOSS_COUNT; i++) {
+        const char *known = loss_of((enum loss_id)i)->name;
+        if ((int64_t)strlen(known) == length && !memcmp(known, name, (size_t)length)) {
+            *id = (enum loss_id)i;
+            return OK;
+        }
+    }
+    return fail(ERR_ARGUMENT, "there is no loss '%.*s': they are %s", (int)(length < 80 ? length : 80), name,
+                loss_names(~0u, all));
+}
+
+enum status loss_set_by_names(unsigned *losses, const char *text)
+{
+    *losses = 0;
+    for (const char *at = text; at;) {
+        int64_t length = (int64_t)strcspn(at, ",");
+        enum loss_id id;
+        TRY(loss_by_name(&id, at, length));
+        *losses |= LOSS_BIT(id);
+        at = at[length] ? at + length + 1 : NULL;
+    }
+    return OK;
+}
+
+enum status loss_set(struct loss_use *use, const char *setting, double value)
+{
+    const struct loss *loss = loss_of(use->id);
+    char all[LOSS_NAMES] = "";
+    for (int i = 0; i < LOSS_NUMBERS && loss->setting[i].name; i++) {
+        size_t length = strlen(all);
+        if (!strcmp(loss->setting[i].name, setting)) {
+            use->setting[i] = value;
+            return value >= 0 ? OK : fail(ERR_ARGUMENT, "%s of the loss %s is %g: it is at least 0", setting, loss->name, value);
+        }
+        snprintf(all + length, sizeof all - length, "%s%s", i ? ", " : "", loss->setting[i].name);
+    }
+    return fail(ERR_ARGUMENT, "the loss %s has no setting '%.80s'%s%s", loss->name, setting, *all ? ": it has " : "", all);
+}
