@@ -7,6 +7,7 @@
 #include "commands/named_model.h"
 #include "device/cuda.h"
 #include "device/kernel_list.h"
+#include "job/loss_names.h"
 #include "train/trainer.h"
 
 enum { TARGETS_MAX = 32 };
@@ -21,10 +22,12 @@ struct wanted {
 static enum status kernels_collect(struct kernel_list *list, const struct options *values, enum choice_dtype dtype)
 {
     struct options own = *values;
+    struct trainer_uses uses = {0};
     struct trainer t;
     own.device = "kernels";
     own.dtype = dtype;
-    TRY(trainer_list_kernels(&t, &own, NULL));
+    TRY(loss_set_by_names(&uses.losses, own.loss));
+    TRY(trainer_list_kernels(&t, &own, &uses));
     enum status status = engine_prepare(&t.build.session.engine);
     const struct kernel_list *found = kernel_list_of(t.build.session.device);
     for (int64_t i = 0; i < found->count && status == OK; i++)

@@ -101,6 +101,15 @@ class Kernels(devices.DeviceCase):
                         self.short_runs(model, dtype)
             self.assertEqual(self.entries(), entries)
 
+    def test_losses_have_their_kernels_by_name(self):
+        def kernels(*options):
+            listed = self.ok("kernels", "list", "--model", TINY, "--target", TARGET, "--dtype", "float32", "--json", *options)
+            return {row["kernel"] for row in json.loads(listed)["kernels"]}
+        plain = kernels()
+        self.assertEqual(kernels("--loss", "cross_entropy,ppo,sapo") - plain, {"clipped_ratio", "sapo"})
+        self.assertEqual(kernels("--loss", "gspo") - plain, {"clipped_ratio"})
+        self.fails(2, "kernels", "list", "--model", TINY, "--loss", "ppo,pppo", says=["there is no loss 'pppo': they are cross_entropy,ppo"])
+
     def test_what_is_listed_is_what_runs_load_and_what_a_callers_own_loss_adds(self):
         model, loaded = ASSETS / "models/tiny-qwen3", self.dir / "loaded"
         listed = json.loads(self.ok("kernels", "list", "--model", model, "--target", TARGET, "--json", "--dtype", "float16"))
