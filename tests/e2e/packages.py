@@ -2,6 +2,7 @@
 
 Both need nothing but glibc. With --large: the same sources give the same bytes, in another folder too.
 """
+import os
 import pathlib
 import re
 import subprocess
@@ -9,7 +10,7 @@ import sys
 import tarfile
 import venv
 
-from case import HONE, TINY, Case, main
+from case import ASSETS, HONE, TINY, Case, main
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 GLIBC = re.compile(r"(linux-vdso|/lib64/ld-linux|libc|libm)\b")
@@ -48,6 +49,17 @@ class Packages(Case):
         said = self.make(python, ROOT / "examples/embed.py", TINY, self.dir / "adapter", cwd=self.dir)
         self.assertIn("step 30: loss", said)
         self.assertTrue((self.dir / "adapter/adapter_model.safetensors").exists())
+        self.losses_with_only_the_header_and_the_wheel(program.parents[1] / "include", next((self.dir / "venv/lib").glob("python*/site-packages")))
+
+    def losses_with_only_the_header_and_the_wheel(self, include, site):
+        """From C and from Python, against PyTorch. Breaks with another sign of the advantage in clipped_ratio.c."""
+        library = next((site / "hone/lib").glob("libhone.so.*"))
+        self.make("cc", "-std=c11", "-Wall", "-Wextra", "-Werror", f"-I{include}", ROOT / "tests/oracle/losses.c", library,
+                  f"-Wl,-rpath,{library.parent}", f"-Wl,-rpath-link,{library.parent}", "-o", self.dir / "losses")
+        own = {name: value for name, value in os.environ.items() if not name.startswith("HONE_")}
+        said = self.make(ASSETS / "venv/bin/python", ROOT / "tests/oracle/losses.py", TINY, self.dir / "losses", cwd=self.dir,
+                         env={**own, "PYTHONPATH": str(site)})
+        self.assertIn(", 0 failed", said)
 
 
 main(Packages, Packages)
