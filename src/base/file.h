@@ -31,11 +31,12 @@ enum status file_read(struct buffer *buffer, const char *path, int64_t max_bytes
 /* Writes a file so that a reader, also after a crash, sees the old or the new content and never a part. */
 enum status file_replace(const char *path, const void *bytes, int64_t count);
 
-/* Writes a file that must not exist; nothing is left of it if that fails. */
+/* Writes a file that must not exist; nothing is left of it if that fails. A private one only its owner may read. */
 enum status file_create(const char *path, const void *bytes, int64_t count);
+enum status file_create_private(const char *path, const void *bytes, int64_t count);
 
-/* The same for content that comes in pieces: open, append any number of times, then commit, or abort to leave the old
- * content. The path must live until then. Every open ends with one of the two, even after an append that failed. */
+/* The same as file_replace for content that comes in pieces: open, append any number of times, then commit, or abort to leave
+ * the old content. The path must live until then. Every open ends with one of the two, even after an append that failed. */
 struct file_writer {
     const char *path;
     char *part; /* next to the path, renamed to it by commit */

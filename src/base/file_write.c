@@ -143,17 +143,28 @@ enum status file_replace(const char *path, const void *bytes, int64_t count)
     return status;
 }
 
-enum status file_create(const char *path, const void *bytes, int64_t count)
+static enum status file_write_new(int fd, const char *path, const void *bytes, int64_t count)
 {
-    int fd;
-    int64_t size;
-    TRY(file_open(path, O_WRONLY | O_CREAT | O_EXCL, &fd, &size));
     enum status status = file_write(fd, path, bytes, count);
     if (close(fd) != 0 && status == OK)
         status = file_fail(path, "write");
     if (status != OK)
         unlink(path);
     return status;
+}
+
+enum status file_create(const char *path, const void *bytes, int64_t count)
+{
+    int fd;
+    int64_t size;
+    TRY(file_open(path, O_WRONLY | O_CREAT | O_EXCL, &fd, &size));
+    return file_write_new(fd, path, bytes, count);
+}
+
+enum status file_create_private(const char *path, const void *bytes, int64_t count)
+{
+    int fd = file_above(open(path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
+    return fd < 0 ? file_fail(path, "create") : file_write_new(fd, path, bytes, count);
 }
 
 static enum status copy_bytes(struct file_writer *writer, int fd, const char *from, char *chunk)
