@@ -358,9 +358,7 @@ static enum status upload_frequencies(const struct model *m, struct engine *e, c
     return status;
 }
 
-/* `count` elements of a tensor from `first` on, and of its master. */
-static enum status model_upload_part(struct engine *e, const struct tensor *t, int64_t first, int64_t count,
-                                     const struct stored *f)
+enum status model_upload_part(struct engine *e, const struct tensor *t, int64_t first, int64_t count, const struct stored *f)
 {
     const void *data;
     enum dtype dtype;

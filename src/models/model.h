@@ -65,4 +65,7 @@ enum status model_check_finite(const struct model *m, bool only_adapter);
 /* After engine_prepare: fills the weights that do not stay in their files, trained ones and their masters too. */
 enum status model_upload(struct model *m, struct engine *e);
 
+/* `count` elements of a tensor from `first` on, and of its master, which are all that `f` stores. */
+enum status model_upload_part(struct engine *e, const struct tensor *t, int64_t first, int64_t count, const struct stored *f);
+
 #endif
