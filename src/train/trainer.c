@@ -9,6 +9,7 @@
 #include "state/checkpoint.h"
 #include "state/ranks_agree.h"
 #include "train/micro.h"
+#include "train/slots.h"
 
 enum { LENGTH_DEFAULT = 1024 }; /* of synthetic rows in a plan */
 
@@ -246,6 +247,7 @@ enum status trainer_load_state(struct trainer *t, const char *dir)
 
 void trainer_close(struct trainer *t)
 {
+    slots_free(t);
     stepper_close(&t->stepper);
     build_close(&t->build);
     rows_close(&t->rows);

@@ -19,6 +19,7 @@ struct trainer {
     struct stepper stepper;
     struct snapshot snap;
     struct sample_answers answers; /* the caller of run_all gives them */
+    struct slots *slots;           /* slots.c has it; NULL: there is only the one that it opened with */
 };
 
 /* What a trainer's owner will ask of it, besides steps over its data. */
