@@ -390,6 +390,57 @@ HONE_API hone_status hone_trainer_save(hone_trainer *trainer, const char *dir);
 HONE_API hone_status hone_trainer_save_state(hone_trainer *trainer, const char *dir);
 HONE_API hone_status hone_trainer_load_state(hone_trainer *trainer, const char *dir);
 
+/* --- slots: several adapters in one trainer, which train in turn (docs/library.md) ----------------------------------------- */
+
+/* A slot is what another trainer on the same base would be: an adapter and its optimizer's state, gradients that wait for a step,
+ * the steps done, and a seed. A trainer opens with one, slot 0. All its slots have its options but the seed, and its programs:
+ * making, selecting, evicting and closing a slot prepares and compiles nothing. One slot is selected. What the functions above do
+ * to a trainer, they do to that slot; hone_train is for slot 0.
+ *
+ * For trainers of one process that train an adapter; others are HONE_ERR_UNSUPPORTED. */
+typedef struct hone_slot_start {
+    size_t size;
+    int64_t seed;        /* in place of the option seed; -1: that */
+    const char *adapter; /* a directory in PEFT's layout, whose ranks, scales and modules are the trainer's: its weights, as with
+                          * the option init_adapter; NULL: as the trainer began */
+} hone_slot_start;
+
+/* Makes a slot, which is then selected. `start` may be NULL: with the trainer's seed. If it fails, all is as it was. */
+HONE_API hone_status hone_trainer_slot_create(hone_trainer *trainer, const hone_slot_start *start, int64_t *slot);
+
+/* The same from what hone_trainer_save_state has saved of a slot, or of a trainer with these options and any seed. */
+HONE_API hone_status hone_trainer_slot_load(hone_trainer *trainer, const char *dir, int64_t *slot);
+
+/* Copies the selected slot from the device to host memory, and this one from there, or from the disk if it was evicted. Gradients
+ * that wait for a step go with their slot. If it fails, the selected slot stays. */
+HONE_API hone_status hone_trainer_slot_select(hone_trainer *trainer, int64_t slot);
+
+/* Moves a slot from host memory to a new file in a directory, which is made if it is missing; if the slot is selected, slot 0 is
+ * then. Only the owner may read the file. It is removed when the slot is selected or closed; another process cannot use it, and
+ * may remove it if this one was killed. One that was changed meanwhile is HONE_ERR_FORMAT when it is selected. */
+HONE_API hone_status hone_trainer_slot_evict(hone_trainer *trainer, int64_t slot, const char *dir);
+
+/* Forgets a slot; if it is selected, slot 0 is then, which cannot be closed. Its number is not used again. */
+HONE_API hone_status hone_trainer_slot_close(hone_trainer *trainer, int64_t slot);
+
+typedef struct hone_slot_info {
+    size_t size;
+    int64_t slot, slots; /* its number; and how many the trainer has */
+    int64_t seed, step, tokens;
+    int64_t waiting;    /* sequences whose gradients wait for the next hone_trainer_optim_step */
+    int64_t host_bytes; /* what it takes now in host memory, or on the disk; both are 0 while it is selected */
+    int64_t disk_bytes;
+    int64_t slot_bytes; /* of any slot of this trainer, as `hone plan` says, and with gradients that wait so many more: what a
+                         * selection copies in each direction. 0: the trainer can have no others */
+    int64_t gradient_bytes;
+    int selected;
+} hone_slot_info;
+
+#define HONE_SLOT_SELECTED (-1) /* in place of a number */
+HONE_API hone_status hone_trainer_slot_get_info(hone_trainer *trainer, int64_t slot, hone_slot_info *info);
+
+/* --- runs ---------------------------------------------------------------------------------------------------------------- */
+
 typedef enum hone_event_kind {
     HONE_EVENT_START,  /* once, before the first step */
     HONE_EVENT_STEP,   /* after every step: `step` */
@@ -420,8 +471,8 @@ typedef struct hone_event {
 
 /* Return 0 to continue; anything else ends the run after this event: the state is saved, and hone_train returns HONE_ERR_STOPPED.
  * A step that is running is finished first, with its own event. Calls with the trainer that can be made from here:
- * hone_trainer_get_info, _data, _tensors, _save, _eval, _logprobs, _sample and _sample_tokens, which see the result of that step.
- */
+ * hone_trainer_get_info, _slot_get_info, _data, _tensors, _save, _eval, _logprobs, _sample and _sample_tokens, which see the
+ * result of that step. */
 typedef int (*hone_events)(void *context, const hone_event *event);
 
 typedef struct hone_train_result {

@@ -14,6 +14,7 @@
 #include "state/checkpoint.h"
 #include "state/disk_budget.h"
 #include "train/loop.h"
+#include "train/slots.h"
 
 static enum status take_uses(struct trainer_uses *uses, const hone_trainer_uses *given, const char *call)
 {
@@ -211,7 +212,9 @@ hone_status hone_train(hone_trainer *handle, hone_events events, void *context, 
     struct listener listener = {events, context, handle};
     struct run_result r = {.loss = NAN};
     const struct hone_options *given = handle->options;
-    enum status status = train_prepare(t, &given->values, given->command);
+    enum status status = slots_check_run(t);
+    if (status == OK)
+        status = train_prepare(t, &given->values, given->command);
     if (status != OK)
         return trainer_leave(handle, status);
     status = train_run(t, &given->values, given->command, trainer_pass_on, &listener, &r);

@@ -173,10 +173,9 @@ static void slot_arrived(struct slots *s, struct slot *in)
     slot_image_free(&in->image);
 }
 
-/* What a new slot begins with, besides zeros. */
+/* What a new slot begins with. */
 struct beginning {
-    const struct model *adapter; /* or NULL: */
-    bool drawn;                  /* as the trainer began; else nothing */
+    const struct model *adapter; /* NULL: as the trainer began */
 };
 
 static enum status slot_enter(struct trainer *t, const struct slot *in, const struct beginning *begins, bool clear)
@@ -186,13 +185,11 @@ static enum status slot_enter(struct trainer *t, const struct slot *in, const st
     if (clear)
         TRY(optimizer_clear(&t->build.optimizer, s, &norm));
     TRY(slot_image_put(&t->build, &in->image));
-    return begins && (begins->adapter || begins->drawn)
-               ? adapter_start(&s->model, &s->engine, begins->adapter, (uint64_t)in->seed)
-               : OK;
+    return begins ? adapter_start(&s->model, &s->engine, begins->adapter, (uint64_t)in->seed) : OK;
 }
 
-/* Another slot, whose image is in host memory, in place of the selected one, which comes back if that fails. Gradient sums are
- * zero between steps, and only those that wait are copied. */
+/* Another slot, whose image is in host memory, in place of the selected one, which comes back if that fails. `begins` is NULL for
+ * one that has begun. Gradient sums are zero between steps, and only those that wait are copied. */
 static enum status slot_exchange(struct trainer *t, struct slot *in, const struct beginning *begins)
 {
     struct slots *s = t->slots;
@@ -327,7 +324,7 @@ static enum status create_from(struct trainer *t, const struct slot_start *start
     TRY(check_adapter_base(t, from));
     identity = t->slots->digests;
     TRY(weights_digest(&from->weights, true, identity.init_adapter));
-    return slots_new(t, start->seed, start->adapter, &identity, &(struct beginning){.adapter = from}, number);
+    return slots_new(t, start->seed, start->adapter, &identity, &(struct beginning){from}, number);
 }
 
 enum status slots_create(struct trainer *t, const struct slot_start *start, int64_t *number)
@@ -336,7 +333,7 @@ enum status slots_create(struct trainer *t, const struct slot_start *start, int6
     TRY(check_supported(t));
     TRY(slots_begin(t));
     if (!start->adapter)
-        return slots_new(t, start->seed, NULL, NULL, &(struct beginning){.drawn = true}, number);
+        return slots_new(t, start->seed, NULL, NULL, &(struct beginning){NULL}, number);
     TRY(verify_files_check(start->adapter));
     TRY(model_open(&from, t->job.options->model_name_or_path, start->adapter, true));
     enum status status = create_from(t, start, &from, number);

@@ -122,6 +122,9 @@ OF_MODEL(sample_tokens, hone_sample_tokens(m, ids, 4, &sampling, NULL, NULL, &ge
         hone_generate_result generated = {.size = sizeof generated};                                                             \
         hone_train_result trained = {.size = sizeof trained};                                                                    \
         hone_sampling sampling = {.size = sizeof sampling, .max_new_tokens = 2};                                                 \
+        hone_slot_info of_slot = {.size = sizeof of_slot};                                                                       \
+        int64_t slot;                                                                                                            \
+        (void)of_slot, (void)slot;                                                                                               \
         (void)json, (void)info, (void)loss, (void)step, (void)mean, (void)generated, (void)trained, (void)sampling, (void)optim; \
         (void)elements;                                                                                                          \
         return call;                                                                                                             \
@@ -142,6 +145,12 @@ OF_TRAINER(trainer_sample, hone_trainer_sample(t, "Hi", 2, NULL, NULL, &generate
 OF_TRAINER(save, hone_trainer_save(t, state_path))
 OF_TRAINER(save_state, hone_trainer_save_state(t, state_path))
 OF_TRAINER(load_state, hone_trainer_load_state(t, state_path))
+OF_TRAINER(slot_create, hone_trainer_slot_create(t, NULL, &slot))
+OF_TRAINER(slot_load, hone_trainer_slot_load(t, state_path, &slot))
+OF_TRAINER(slot_select, hone_trainer_slot_select(t, 0))
+OF_TRAINER(slot_evict, hone_trainer_slot_evict(t, 0, state_path))
+OF_TRAINER(slot_close, hone_trainer_slot_close(t, 0))
+OF_TRAINER(slot_get_info, hone_trainer_slot_get_info(t, HONE_SLOT_SELECTED, &of_slot))
 OF_TRAINER(train, hone_train(t, NULL, NULL, &trained))
 
 typedef hone_status call_with(void *handle);
@@ -190,6 +199,12 @@ static const struct named_call {
                   {"save", save, 1},
                   {"save_state", save_state, 0},
                   {"load_state", load_state, 0},
+                  {"slot_create", slot_create, 0},
+                  {"slot_load", slot_load, 0},
+                  {"slot_select", slot_select, 0},
+                  {"slot_evict", slot_evict, 0},
+                  {"slot_close", slot_close, 0},
+                  {"slot_get_info", slot_get_info, 1},
                   {"train", train, 0}};
 
 #define COUNT(table) (sizeof(table) / sizeof *(table))
