@@ -15,6 +15,7 @@
 #include "run/evaluation.h"
 #include "state/checkpoint.h"
 #include "train/run_warnings.h"
+#include "train/slot_image.h"
 
 static double plan_bits_of(const struct weight_count *weights)
 {
@@ -220,6 +221,16 @@ static int64_t device_bytes(const json_t *plan)
     return bytes;
 }
 
+/* What a further slot of the trainer takes, where it can have some. */
+static void plan_add_slot(json_t *plan, const struct build *b)
+{
+    int64_t sums, bytes = slot_image_bytes(b, &sums);
+    if (!bytes)
+        return;
+    json_object_set_new(plan, "slot_bytes", json_integer((json_int_t)bytes));
+    json_object_set_new(plan, "slot_gradient_bytes", json_integer((json_int_t)sums));
+}
+
 /* With an estimate where the device stands for a card. */
 static enum status plan_report(const struct options *values, json_t **report)
 {
@@ -236,6 +247,8 @@ static enum status plan_report(const struct options *values, json_t **report)
             make_plan(&t.build.session, t.build.slots, options_word(OPTION_finetuning_type, (int)values->finetuning_type),
                       recompute_name(t.build.session.tuning.recompute), options_word(OPTION_shard, (int)values->shard),
                       values->dataset_path ? data_summary_run_json(&t.rows.data, &t.rows.sampler, &t.rows.eval_data) : NULL);
+    if (status == OK)
+        plan_add_slot(*report, &t.build);
     if (status == OK && values->gpu)
         json_object_set_new(*report, "estimate", estimate_json(&t.build, &estimate, device_bytes(*report)));
     trainer_close(&t);
