@@ -17,13 +17,14 @@ streamed. The functions are those of hone.h, which says the rest.
 import array
 import collections
 import ctypes
+import functools
 import json
 import logging
 import os
 import pathlib
 import signal
 
-__all__ = ["Error", "Model", "Trainer", "Sequence", "Datum", "Answer", "Loss", "Step", "version"]
+__all__ = ["Error", "Model", "Trainer", "Slot", "Sequence", "Datum", "Answer", "Loss", "Step", "version"]
 
 _int, _real, _pointer, _text = ctypes.c_int64, ctypes.c_double, ctypes.c_void_p, ctypes.c_char_p
 _ids, _floats, _bits = map(ctypes.POINTER, (ctypes.c_int32, ctypes.c_float, ctypes.c_uint8))
@@ -107,6 +108,16 @@ class _Step(_Sized):
                 ("learning_rate", _real), ("tokens", _int), ("trained_tokens", _int), ("seconds", _real), ("applied", ctypes.c_int)]
 
 
+class _SlotStart(_Sized):
+    _fields_ = [("size", ctypes.c_size_t), ("seed", _int), ("adapter", _text)]
+
+
+class _SlotInfo(_Sized):
+    _fields_ = [("size", ctypes.c_size_t), *((name, _int) for name in (
+        "slot", "slots", "seed", "step", "tokens", "waiting", "host_bytes", "disk_bytes", "slot_bytes", "gradient_bytes")),
+        ("selected", ctypes.c_int)]
+
+
 _TokenSink = ctypes.CFUNCTYPE(ctypes.c_int, _pointer, ctypes.c_int32, _real, _pointer, ctypes.c_size_t)
 _Gradient = ctypes.CFUNCTYPE(ctypes.c_int, _pointer, _int, _int, _int, _int, _floats, _floats, ctypes.POINTER(_real))
 _data, _arrays = ctypes.POINTER(ctypes.POINTER(_Datum)), ctypes.POINTER(_floats)
@@ -134,6 +145,12 @@ _CALLS = {
     "hone_trainer_save": [_pointer, _text],
     "hone_trainer_save_state": [_pointer, _text],
     "hone_trainer_load_state": [_pointer, _text],
+    "hone_trainer_slot_create": [_pointer, ctypes.POINTER(_SlotStart), ctypes.POINTER(_int)],
+    "hone_trainer_slot_load": [_pointer, _text, ctypes.POINTER(_int)],
+    "hone_trainer_slot_select": [_pointer, _int],
+    "hone_trainer_slot_evict": [_pointer, _int, _text],
+    "hone_trainer_slot_close": [_pointer, _int],
+    "hone_trainer_slot_get_info": [_pointer, _int, ctypes.POINTER(_SlotInfo)],
 }
 for _name, _arguments in _CALLS.items():
     getattr(_lib, _name).argtypes = _arguments
@@ -187,6 +204,8 @@ Loss = collections.namedtuple("Loss", "sum weight tokens logprobs")
 Loss.__doc__ = """The sum of weighted losses and the sum of weights: sum / weight is the mean. logprobs: of each datum's tokens, if
 they were asked for."""
 Step = collections.namedtuple("Step", "step epoch loss grad_norm learning_rate tokens trained_tokens seconds applied")
+SlotInfo = collections.namedtuple("SlotInfo", [name for name, _ in _SlotInfo._fields_[1:]])
+SlotInfo.__doc__ = "Of a slot: its number, how many the trainer has, its seed, where it stands, and what it takes (hone_slot_info)."
 Step.__doc__ = "An optimizer step; applied is False if its loss or gradient was not finite, and nothing was changed."
 
 
@@ -428,6 +447,7 @@ class Model(_Text):
 
 class Trainer(_Text):
     """A model with an adapter, an optimizer and, with the option data, the rows of a data set. Options: those of `hone train`."""
+    _selected = 0                                       # the number of the slot that is selected; None: not known
 
     def __init__(self, model, own_loss=None, sampling=True, logprobs=True, base_logprobs=False, losses=("cross_entropy",), **options):
         """What is not to be used takes no memory: forward_backward with a loss of one's own (it excludes lora_dropout), sample,
@@ -526,6 +546,23 @@ class Trainer(_Text):
         return self._sample("hone_trainer_sample_tokens", self._handle, prompt, stream, stop,
                             dict(max_new_tokens=max_new_tokens, temperature=temperature, top_p=top_p, seed=seed))
 
+    def slot(self, seed=None, adapter=None):
+        """A new Slot: a further adapter in this trainer, with a seed of its own (None: the trainer's). adapter: a folder in PEFT's
+        layout, with the trainer's ranks, scales and modules, whose weights it begins with."""
+        start = _SlotStart(seed=-1 if seed is None else _whole(seed, 64, "seed"),
+                           adapter=None if adapter is None else _bytes(adapter, "adapter"))
+        return Slot(self, "create", ctypes.byref(start))
+
+    def load_slot(self, folder):
+        """A new Slot from what save_state saved of one, with its seed."""
+        return Slot(self, "load", _bytes(folder, "folder"))
+
+    def _select(self, number):
+        if number != self._selected:
+            self._selected = None
+            _call("hone_trainer_slot_select", self._handle, number)
+            self._selected = number
+
     def save(self, folder):
         """The adapter in PEFT's layout, or the model in Hugging Face's."""
         _call("hone_trainer_save", self._handle, _bytes(folder, "folder"))
@@ -546,3 +583,65 @@ class Trainer(_Text):
             _lib.hone_trainer_close(handles[0])
         if handles[1]:
             _lib.hone_model_close(handles[1])
+
+
+class Slot:
+    """A further adapter in a trainer, with its own optimizer state, gradients, steps and seed. What a Trainer does with its own, a
+    Slot does with this one: forward_backward, optim_step, tensors, read_tensor, eval, logprobs, sample, save, save_state, load_state. Each of these calls,
+    of a slot or of the trainer, first selects what it is for, which copies two slots if another one was selected."""
+
+    def __init__(self, trainer, how, argument):
+        self._trainer, self._number, number = trainer, None, _int()
+        _call(f"hone_trainer_slot_{how}", trainer._handle, argument, ctypes.byref(number))
+        self._number, trainer._selected = number.value, number.value
+
+    def select(self):
+        """Copies this slot to the device, and the one that was there to host memory."""
+        self._trainer._select(self._open())
+
+    def evict(self, folder):
+        """Moves this slot to a file in a folder, until it is used again."""
+        number, path = self._open(), _bytes(folder, "folder")
+        self._trainer._selected = None
+        _call("hone_trainer_slot_evict", self._trainer._handle, number, path)
+
+    def info(self):
+        """A SlotInfo."""
+        info = _SlotInfo()
+        _call("hone_trainer_slot_get_info", self._trainer._handle, self._open(), ctypes.byref(info))
+        return SlotInfo(*(getattr(info, name) for name in SlotInfo._fields[:-1]), bool(info.selected))
+
+    def _open(self):
+        if self._number is None:
+            raise Error(_ARGUMENT, "this slot is closed: make another")
+        return self._number
+
+    def close(self):
+        trainer, number, self._number = self._trainer, self._number, None
+        if number is not None and trainer._handle:
+            trainer._selected = None
+            _call("hone_trainer_slot_close", trainer._handle, number)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *unused):
+        self.close()
+
+    def __del__(self):
+        if getattr(self, "_number", None) is not None:
+            self.close()
+
+
+def _in_turn(method, number, trainer):
+    @functools.wraps(method)
+    def call(self, *arguments, **options):
+        trainer(self)._select(number(self))
+        return method(trainer(self), *arguments, **options)
+    return call
+
+
+for _name in ("forward_backward", "optim_step", "tensors", "read_tensor", "eval", "logprobs", "sample", "save", "save_state", "load_state"):
+    _method = getattr(Trainer, _name)
+    setattr(Slot, _name, _in_turn(_method, lambda slot: slot._open(), lambda slot: slot._trainer))
+    setattr(Trainer, _name, _in_turn(_method, lambda trainer: 0, lambda trainer: trainer))
