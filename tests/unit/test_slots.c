@@ -116,8 +116,8 @@ static void train_alone(struct rig *r, const char *const *settings, int user)
     }
 }
 
-/* Fails if anything of a slot is left where another one is now: its weights, moments, counts, gradients between two calls, the seed of
- * its dropout, its step, its rate. */
+/* Fails if anything of a slot is left where another one is now: its weights, moments, counts, gradients between two calls, the
+ * seed of its dropout, its step, its rate. */
 static void slots_are_trainers_of_their_own(void **state)
 {
     (void)state;
