@@ -587,8 +587,8 @@ class Trainer(_Text):
 
 class Slot:
     """A further adapter in a trainer, with its own optimizer state, gradients, steps and seed. What a Trainer does with its own, a
-    Slot does with this one: forward_backward, optim_step, tensors, read_tensor, eval, logprobs, sample, save, save_state, load_state. Each of these calls,
-    of a slot or of the trainer, first selects what it is for, which copies two slots if another one was selected."""
+    Slot does with this one: forward_backward, optim_step, tensors, read_tensor, eval, logprobs, sample, save, save_state, load_state.
+    Each of these calls, of a slot or of the trainer, first selects what it is for, which copies two slots if another was selected."""
 
     def __init__(self, trainer, how, argument):
         self._trainer, self._number, number = trainer, None, _int()

@@ -22,7 +22,8 @@ enum { LENGTH = 24, HANDLES = 3 };
 
 static struct tiny_model tiny;
 static int32_t ids[LENGTH];
-static const hone_sequence sequence = {ids, NULL, LENGTH};
+static const hone_datum datum = {.size = sizeof datum, .ids = ids, .count = LENGTH};
+static const hone_datum *const data[] = {&datum};
 
 #define check(call)                                                                                                              \
     do {                                                                                                                         \
@@ -49,7 +50,7 @@ static hone_trainer *open_trainer(const char *dtype, const char *type)
 {
     hone_trainer *t = NULL;
     hone_options *o = make_options("train", dtype, type);
-    check(hone_trainer_open(&t, o, 0));
+    check(hone_trainer_open(&t, o, NULL));
     hone_options_destroy(o);
     return t;
 }
@@ -67,7 +68,7 @@ static double score(hone_model *m)
 {
     float logprobs[LENGTH];
     double sum = 0;
-    check(hone_logprobs(m, &sequence, 1, logprobs));
+    check(hone_logprobs(m, data, 1, (float *const[]){logprobs}));
     for (int i = 0; i < LENGTH; i++)
         sum += (double)logprobs[i];
     return sum;
@@ -76,10 +77,13 @@ static double score(hone_model *m)
 /* The gradient's norm of a step. */
 static double train_once(hone_trainer *t)
 {
-    hone_loss loss = {.size = sizeof loss};
+    hone_loss_sum sum = {.size = sizeof sum};
+    hone_optim optim = {.size = sizeof optim};
     hone_step step = {.size = sizeof step};
-    check(hone_trainer_forward_backward(t, &sequence, 1, &loss));
-    check(hone_trainer_optim_step(t, 1e-3, &step));
+    check(hone_trainer_forward_backward(t, data, 1, NULL, NULL, &sum));
+    check(hone_trainer_optim_defaults(t, &optim));
+    optim.learning_rate = 1e-3;
+    check(hone_trainer_optim_step(t, &optim, &step));
     return step.grad_norm;
 }
 
@@ -303,7 +307,7 @@ static void failed_allocations_leave_the_others(void **state)
             hone_trainer *t = NULL;
             f.after += SANITIZED ? 90 : 25;
             failing_begin(&f);
-            enum status status = (enum status)hone_trainer_open(&t, options, 0);
+            enum status status = (enum status)hone_trainer_open(&t, options, NULL);
             failing_end(&f, status);
             hone_trainer_close(t);
         }

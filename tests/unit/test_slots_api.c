@@ -2,6 +2,7 @@
 #include "test.h"
 
 #include "api/handles.h"
+#include "hone_calls.h"
 #include "host_json.h"
 #include "tiny_model.h"
 
@@ -35,7 +36,8 @@ static hone_trainer *open_shape(int shape, int64_t seed)
     check(hone_options_create(&o, "train"));
     for (size_t i = 0; i < sizeof settings / sizeof *settings; i++)
         check(hone_options_set(o, settings[i][0], settings[i][1]));
-    check(hone_trainer_open(&t, o, HONE_TRAINER_SAMPLE | HONE_TRAINER_LOGPROBS));
+    const hone_trainer_uses uses = {.size = sizeof uses, .samples = 1, .logprobs = 1};
+    check(hone_trainer_open(&t, o, &uses));
     hone_options_destroy(o);
     return t;
 }
@@ -50,15 +52,15 @@ static hone_sequence row_of(int user)
 
 static void add_row(hone_trainer *t, int user)
 {
-    hone_loss loss = {.size = sizeof loss};
+    hone_loss_sum sum = {.size = sizeof sum};
     hone_sequence row = row_of(user);
-    check(hone_trainer_forward_backward(t, &row, 1, &loss));
+    check(add_sequences(t, &row, 1, &sum));
 }
 
 static void take_step(hone_trainer *t, int user, int64_t number)
 {
     hone_step done = {.size = sizeof done};
-    check(hone_trainer_optim_step(t, 0.01 / (user + 1), &done));
+    check(step_at(t, 0.01 / (user + 1), &done));
     assert_true(done.applied && done.step == number);
 }
 
@@ -144,7 +146,7 @@ static double logprob(hone_trainer *t)
 {
     float each[LENGTH];
     hone_sequence row = row_of(0);
-    check(hone_trainer_logprobs(t, &row, 1, each));
+    check(score_trainer(t, &row, 1, each));
     return (double)each[LENGTH - 1];
 }
 
