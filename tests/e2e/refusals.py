@@ -123,7 +123,7 @@ class Refusals(Case):
         return [(result.returncode, result.stderr) for result in results]
 
     def test_a_plan_and_a_run_refuse_the_same_in_the_same_words(self):
-        """Seen to fail with schedule_check in rows_open only, and with check_places in run_place_open."""
+        """Seen to fail with schedule_check only in rows_open, and without check_places."""
         for options, says in REFUSALS:
             with self.subTest(options):
                 plan, train = self.said(options)
