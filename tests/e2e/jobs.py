@@ -23,7 +23,7 @@ except ImportError:
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 EXAMPLES = ROOT / "examples"
 CODES = dict(re.findall(r"STATUS\((\w+), (\d+)", (ROOT / "src/base/status.def").read_text()))
-STOPPED = int(CODES["ERR_STOPPED"])
+STOPPED, LOST = int(CODES["ERR_STOPPED"]), int(CODES["ERR_RANK"])
 FINAL = sorted(int(CODES[name]) for name in ("ERR_ARGUMENT", "ERR_FORMAT", "ERR_UNSUPPORTED", "ERR_DATA"))  # the same would happen again
 
 
@@ -38,7 +38,7 @@ class Jobs(Case):
         """The script's exit code and what it told Slurm, where hone ends with this code."""
         told = self.dir / "told"
         told.write_text("")
-        self.program("srun", f'echo "$SLURM_NTASKS" > {self.dir}/flags',
+        self.program("srun", f': > {self.dir}/flags',
                      f'while [ "${{1#-}}" != "$1" ]; do echo "$1" >> {self.dir}/flags; shift; done', 'exec "$@"')
         self.program("scontrol", f'echo "$@" >> {told}')
         self.program("hone", f'echo "$@" > {self.dir}/args', f"exit {code}")
@@ -51,19 +51,25 @@ class Jobs(Case):
     def test_a_slurm_job_that_was_asked_to_stop_is_put_back_and_no_other(self):
         self.assertEqual(self.slurm(STOPPED), (0, ["requeue", "42"]))
         self.assertEqual(self.slurm(0), (0, []))
-        for code in (*FINAL, 1, 143):
+        for code in (*FINAL, 1):
             self.assertEqual(self.slurm(code), (code, []))
-        for count, lost in ("0", (0, ["requeue", "42"])), ("3", (12, [])):
-            self.assertEqual(self.slurm(12, SLURM_RESTART_COUNT=count), lost)
+        for code in LOST, 137, 139:                                         # srun's own of a rank that SIGKILL or SIGSEGV has ended
+            for count, lost in ("0", (0, ["requeue", "42"])), ("3", (LOST, [])):
+                self.assertEqual(self.slurm(code, SLURM_RESTART_COUNT=count), lost)
         self.assertEqual((self.dir / "args").read_text().split(), ["train", "run.yaml", "--output", str(self.dir / "out"), "--threads", "3"])
 
     def test_tasks_of_slurm_get_their_processors_and_find_each_other(self):
-        """srun takes neither over from sbatch: since 22.05 not --cpus-per-task, and --mpi is none unless a cluster says otherwise. A card
-        for each task: --gres counts for a node, however many tasks it has."""
-        for variables, mpi in ({"SLURM_NTASKS": "1"}, []), ({"SLURM_NTASKS": "4"}, ["--mpi=pmix"]), ({"SLURM_NTASKS": "4", "MPI": "pmi2"}, ["--mpi=pmi2"]):
+        """srun takes neither over from sbatch: since 22.05 not --cpus-per-task, and --mpi is none unless a cluster says otherwise. Without
+        --ntasks Slurm says how many machines it has found, and the script starts a rank on each."""
+        for variables, ranks, mpi in (({"SLURM_NTASKS": "1"}, 1, []), ({"SLURM_NTASKS": "4"}, 4, ["--mpi=pmix"]),
+                                      ({"SLURM_NTASKS": "4", "MPI": "pmi2"}, 4, ["--mpi=pmi2"]), ({"SLURM_JOB_NUM_NODES": "1"}, 1, []),
+                                      ({"SLURM_JOB_NUM_NODES": "3"}, 3, ["--mpi=pmix"]),
+                                      ({"SLURM_NTASKS": "4", "SLURM_JOB_NUM_NODES": "2"}, 4, ["--mpi=pmix"])):
             self.slurm(0, **variables)
-            self.assertEqual((self.dir / "flags").read_text().split()[1:], ["--cpus-per-task=3", "--wait=600", *mpi])
-        self.assertIn("#SBATCH --gpus-per-task=1", (EXAMPLES / "slurm.sh").read_text().splitlines())
+            self.assertEqual((self.dir / "flags").read_text().split(), [f"--ntasks={ranks}", "--cpus-per-task=3", "--wait=600", *mpi])
+        head = [line for line in (EXAMPLES / "slurm.sh").read_text().splitlines() if line.startswith("#SBATCH")]
+        self.assertIn("#SBATCH --gpus-per-node=1", head)
+        self.assertFalse([line for line in head if "ntasks" in line])           # it could not be taken back for --nodes=1-4
 
     def test_the_slurm_script_is_clean(self):
         if not shutil.which("shellcheck"):
