@@ -36,8 +36,8 @@ SCRIPT = pathlib.Path(__file__).resolve().parents[2] / "examples/slurm.sh"
 DAEMONS = "munged", "slurmctld", "slurmd", "sbatch", "mpirun"
 STEPS, SAVES = 120, 10
 AGAIN = 10              # seconds until a job that was put back may start; Slurm's own default is 120
-TIME = 50               # seconds of steps that do not fit into a minute next to the notice: Slurm looks at the time twice a minute
-WAIT_MAX = 400
+TIME = 80               # seconds of steps: Slurm looks at the time twice a minute, and gives notice 60 to 90 seconds before the end
+WAIT_MAX = 900          # no figure: others may have the processors
 ENDED = "COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL"
 CONFIGURATION = """ClusterName=drill
 SlurmctldHost={first.name}({first.address})
@@ -211,7 +211,7 @@ CASES = {
     "a rank is killed": (kill_a_rank, 2, 2 * SAVES, [], {}),
     "a rank of MPICH is killed": (kill_a_rank, 2, 2 * SAVES, [], {"MPI": "pmi2"}),
     "`scontrol requeue`": (requeue, 2, 0, [], {}),
-    "its time is up": (wait_for_time, 2, 0, ["--time=1", "--signal=USR1@20"], {}),
+    "its time is up": (wait_for_time, 2, 0, ["--time=2", "--signal=USR1@60"], {}),
     "a node is drained": (drain, 1, 0, [], {}),
     "a node is cut off": (cut, 1, 2 * SAVES, [], {}),
 }
