@@ -213,7 +213,7 @@ static enum status check_input(struct job *j, const char *option, const char *in
 }
 
 /* Whether an entry of a directory is a run's: other programs have checkpoints of that name too. */
-static bool is_of_run(struct arena *arena, const char *dir, const char *name)
+static bool is_of_any_run(struct arena *arena, const char *dir, const char *name)
 {
     char run[RUN_ID_SIZE];
     const char *path = strncmp(name, "checkpoint-", 11) ? NULL : file_join(arena, dir, name);
@@ -232,7 +232,7 @@ static enum status has_foreign(struct arena *arena, const char *dir, const char 
         return OK;
     TRY(directory_list(arena, dir, &names, &count));
     for (int64_t i = 0; i < count; i++) {
-        run |= is_of_run(arena, dir, names[i]);
+        run |= is_of_any_run(arena, dir, names[i]);
         if (!strcmp(names[i], ADAPTER_CONFIG))
             *what = "an adapter";
         else if (!strcmp(names[i], "config.json") && !*what)
