@@ -9,7 +9,6 @@
 #include "models/adapter_start.h"
 #include "models/verify_files.h"
 #include "state/checkpoint.h"
-#include "train/micro.h"
 #include "train/slot_image.h"
 
 struct slot {
@@ -370,7 +369,8 @@ enum status slots_load(struct trainer *t, const char *dir, int64_t *number)
     struct identity identity = t->slots->digests;
     memcpy(identity.init_adapter, init_adapter, sizeof init_adapter);
     TRY(slots_new(t, seed, NULL, &identity, NULL, number));
-    enum status status = trainer_load_state(t, dir);
+    enum status status = checkpoint_load(&t->snap, dir);
+    t->snap.state.slots = t->build.slots; /* of the micro-batches that the programs are prepared for */
     if (status == OK)
         return OK;
     snprintf(message, sizeof message, "%s", status_message());
