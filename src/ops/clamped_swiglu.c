@@ -29,7 +29,7 @@ static const struct op_example examples[] = {
 };
 
 const struct op OP(clamped_swiglu) = {
-    ELEMENTWISE_OP(clamped_swiglu),
+    .name = "clamped_swiglu",
     .formula = "y = g · σ(alpha · g) · (u + 1), g = min(gate, limit), u = up clamped to ±limit",
     .inputs = {"gate", "up"},
     .outputs = {"y"},
@@ -37,6 +37,7 @@ const struct op OP(clamped_swiglu) = {
     .cheap = true,
     .flops = flops,
     .examples = examples,
+    ELEMENTWISE_OP(clamped_swiglu),
 };
 
 /* --- backward ----------------------------------------------------------------------------------------------------------- */
@@ -47,9 +48,10 @@ ELEMENTWISE_BUILD(clamped_swiglu_bwd, 1.702, 1)
 static const struct op_example examples_bwd[] = {{.build = clamped_swiglu_bwd_build, .axes = ELEMENTWISE_SIZES}, {0}};
 
 const struct op OP(clamped_swiglu_bwd) = {
-    ELEMENTWISE_OP(clamped_swiglu_bwd),
+    .name = "clamped_swiglu_bwd",
     .formula = "dgate = dy · (u + 1) · s · (1 + alpha · g · (1 − s)), dup = dy · g · s, s = σ(alpha · g), 0 where clamped",
     .inputs = {"gate", "up", "dy"},
     .outputs = {"dgate", "dup"},
     .examples = examples_bwd,
+    ELEMENTWISE_OP(clamped_swiglu_bwd),
 };

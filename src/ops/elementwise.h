@@ -14,10 +14,10 @@
                                           enum dtype dt2)
 #define OPERAND_OF_TWO(n) (n) == OTHER ? dt2 : dt, c->data[n]
 
-/* The part of a `struct op` that all of them have. */
+/* What all of them have in their `struct op`. */
 #define ELEMENTWISE_OP(id)                                                                                                       \
-    .name = #id, .shape = elementwise_shape, .kernel = {SIGNATURE_##id, .host = HOST(id), .group = 256, .rows = 256},            \
-    .block = 8192, .in_place = 1
+    .shape = elementwise_shape, .kernel = {SIGNATURE_##id, .host = HOST(id), .group = 256, .rows = 256}, .block = 8192,          \
+    .in_place = 1
 
 /* name_build, for examples: the op on new inputs (T, C), with up to two numbers. */
 #define ELEMENTWISE_BUILD(name, number, second)                                                                                  \

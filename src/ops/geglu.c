@@ -30,10 +30,15 @@ static const struct op_example examples[] = {
 };
 
 const struct op OP(geglu) = {
-    ELEMENTWISE_OP(geglu),    .formula = "y = gate · s · up, s = σ(2u), u = √(2/π) · (gate + 0.044715 gate³)",
-    .inputs = {"gate", "up"}, .outputs = {"y"},
-    .gradient = gradient,     .cheap = true,
-    .flops = flops,           .examples = examples,
+    .name = "geglu",
+    .formula = "y = gate · s · up, s = σ(2u), u = √(2/π) · (gate + 0.044715 gate³)",
+    .inputs = {"gate", "up"},
+    .outputs = {"y"},
+    .gradient = gradient,
+    .cheap = true,
+    .flops = flops,
+    .examples = examples,
+    ELEMENTWISE_OP(geglu),
 };
 
 /* --- backward ----------------------------------------------------------------------------------------------------------- */
@@ -44,7 +49,10 @@ ELEMENTWISE_BUILD(geglu_bwd, 0, 0)
 static const struct op_example examples_bwd[] = {{.build = geglu_bwd_build, .axes = ELEMENTWISE_SIZES}, {0}};
 
 const struct op OP(geglu_bwd) = {
-    ELEMENTWISE_OP(geglu_bwd),      .formula = "dgate = dy · up · (s + gate · s · (1 − s) · 2u'), dup = dy · gate · s",
-    .inputs = {"gate", "up", "dy"}, .outputs = {"dgate", "dup"},
+    .name = "geglu_bwd",
+    .formula = "dgate = dy · up · (s + gate · s · (1 − s) · 2u'), dup = dy · gate · s",
+    .inputs = {"gate", "up", "dy"},
+    .outputs = {"dgate", "dup"},
     .examples = examples_bwd,
+    ELEMENTWISE_OP(geglu_bwd),
 };

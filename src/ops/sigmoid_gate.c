@@ -19,10 +19,14 @@ static enum status gradient(struct program *p, const struct node *n)
 static const struct op_example examples[] = {{.build = sigmoid_gate_build, .axes = ELEMENTWISE_SIZES}, {0}};
 
 const struct op OP(sigmoid_gate) = {
-    ELEMENTWISE_OP(sigmoid_gate), .formula = "y = x · σ(gate)",
-    .inputs = {"x", "gate"},      .outputs = {"y"},
-    .gradient = gradient,         .cheap = true,
+    .name = "sigmoid_gate",
+    .formula = "y = x · σ(gate)",
+    .inputs = {"x", "gate"},
+    .outputs = {"y"},
+    .gradient = gradient,
+    .cheap = true,
     .examples = examples,
+    ELEMENTWISE_OP(sigmoid_gate),
 };
 
 /* --- backward ----------------------------------------------------------------------------------------------------------- */
@@ -33,7 +37,10 @@ ELEMENTWISE_BUILD(sigmoid_gate_bwd, 0, 0)
 static const struct op_example examples_bwd[] = {{.build = sigmoid_gate_bwd_build, .axes = ELEMENTWISE_SIZES}, {0}};
 
 const struct op OP(sigmoid_gate_bwd) = {
-    ELEMENTWISE_OP(sigmoid_gate_bwd), .formula = "dx = dy · s, dgate = dy · x · s · (1 − s), s = σ(gate)",
-    .inputs = {"x", "gate", "dy"},    .outputs = {"dx", "dgate"},
+    .name = "sigmoid_gate_bwd",
+    .formula = "dx = dy · s, dgate = dy · x · s · (1 − s), s = σ(gate)",
+    .inputs = {"x", "gate", "dy"},
+    .outputs = {"dx", "dgate"},
     .examples = examples_bwd,
+    ELEMENTWISE_OP(sigmoid_gate_bwd),
 };

@@ -28,10 +28,15 @@ static const struct op_example examples[] = {
 };
 
 const struct op OP(swiglu) = {
-    ELEMENTWISE_OP(swiglu),   .formula = "y = gate · σ(gate) · up",
-    .inputs = {"gate", "up"}, .outputs = {"y"},
-    .gradient = gradient,     .cheap = true,
-    .flops = flops,           .examples = examples,
+    .name = "swiglu",
+    .formula = "y = gate · σ(gate) · up",
+    .inputs = {"gate", "up"},
+    .outputs = {"y"},
+    .gradient = gradient,
+    .cheap = true,
+    .flops = flops,
+    .examples = examples,
+    ELEMENTWISE_OP(swiglu),
 };
 
 /* --- backward ----------------------------------------------------------------------------------------------------------- */
@@ -42,7 +47,10 @@ ELEMENTWISE_BUILD(swiglu_bwd, 0, 0)
 static const struct op_example examples_bwd[] = {{.build = swiglu_bwd_build, .axes = ELEMENTWISE_SIZES}, {0}};
 
 const struct op OP(swiglu_bwd) = {
-    ELEMENTWISE_OP(swiglu_bwd),     .formula = "dgate = dy · up · s · (1 + gate · (1 − s)), dup = dy · gate · s, s = σ(gate)",
-    .inputs = {"gate", "up", "dy"}, .outputs = {"dgate", "dup"},
+    .name = "swiglu_bwd",
+    .formula = "dgate = dy · up · s · (1 + gate · (1 − s)), dup = dy · gate · s, s = σ(gate)",
+    .inputs = {"gate", "up", "dy"},
+    .outputs = {"dgate", "dup"},
     .examples = examples_bwd,
+    ELEMENTWISE_OP(swiglu_bwd),
 };

@@ -29,10 +29,14 @@ static const struct op_example examples[] = {
 };
 
 const struct op OP(softcap) = {
-    ELEMENTWISE_OP(softcap), .formula = "y = cap · tanh(x / cap)",
-    .inputs = {"x"},         .outputs = {"y"},
-    .gradient = gradient,    .flops = flops,
+    .name = "softcap",
+    .formula = "y = cap · tanh(x / cap)",
+    .inputs = {"x"},
+    .outputs = {"y"},
+    .gradient = gradient,
+    .flops = flops,
     .examples = examples,
+    ELEMENTWISE_OP(softcap),
 };
 
 /* --- backward ----------------------------------------------------------------------------------------------------------- */
@@ -45,6 +49,10 @@ ELEMENTWISE_BUILD(softcap_bwd, 1.5, 0)
 static const struct op_example examples_bwd[] = {{.build = softcap_bwd_build, .axes = ELEMENTWISE_SIZES}, {0}};
 
 const struct op OP(softcap_bwd) = {
-    ELEMENTWISE_OP(softcap_bwd), .formula = "dx = dy · (1 − tanh²(x / cap))", .inputs = {"x", "dy"}, .outputs = {"dx"},
+    .name = "softcap_bwd",
+    .formula = "dx = dy · (1 − tanh²(x / cap))",
+    .inputs = {"x", "dy"},
+    .outputs = {"dx"},
     .examples = examples_bwd,
+    ELEMENTWISE_OP(softcap_bwd),
 };
