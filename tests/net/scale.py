@@ -25,10 +25,11 @@ TEXT = """## Processes on CPUs, measured
 `ninja -C build/release scale`: {steps} steps of 8 chats of up to 128 tokens, LoRA. *1 process* has
 the {cores} cores of the machine. The others have a thread each, so that 4 processes share the
 cores. *2 hosts* are two of them with {rate:g} Gbit/s and {delay:g} ms each way between them, in
-network namespaces of the same machine; what carries their packets takes a part of its cores.
+network namespaces of the same machine; what carries their packets takes a part of its cores. All
+are single runs. So few steps favour `--sync-every`, whose outer steps are longer.
 
 """
-DELAY, RATE, MTU = 0.05, 1e9, 60000     # packets are so large because the relay, which has to take each, is not fast
+DELAY, RATE, MTU = 0.05, 1e9, 9000      # as of a data centre: the relay, which takes each packet, is not fast
 WINDOW = 64 << 20                       # bytes of a connection under way: more than RATE and DELAY ask for
 EVERY = 10
 MODELS = {"tiny-llama": 1e-3, "smollm2": 2e-4}
