@@ -212,13 +212,21 @@ static enum status check_input(struct job *j, const char *option, const char *in
     return OK;
 }
 
-/* Whether an entry of a directory is a run's: other programs have checkpoints of that name too. */
-static bool is_of_any_run(struct arena *arena, const char *dir, const char *name)
+/* Whether one of these entries of a directory is a run's: other programs have checkpoints of that name too. */
+static enum status holds_run(struct arena *arena, const char *dir, const char *const *names, int64_t count, bool *has)
 {
     char run[RUN_ID_SIZE];
-    const char *path = strncmp(name, "checkpoint-", 11) ? NULL : file_join(arena, dir, name);
-    return !strcmp(name, "run.json") || !strcmp(name, "metrics.jsonl") ||
-           (path && checkpoint_dir_kind(path, run) != CHECKPOINT_FOREIGN);
+    *has = false;
+    for (int64_t i = 0; i < count && !*has; i++) {
+        *has = !strcmp(names[i], "run.json") || !strcmp(names[i], "metrics.jsonl");
+        if (strncmp(names[i], "checkpoint-", 11) != 0)
+            continue;
+        const char *path = file_join(arena, dir, names[i]);
+        if (!path)
+            return ERR_MEMORY;
+        *has = checkpoint_dir_kind(path, run) != CHECKPOINT_FOREIGN;
+    }
+    return OK;
 }
 
 /* Whether a directory has a model or an adapter, and nothing of a run: it was downloaded, exported, or is of another program. */
@@ -226,18 +234,19 @@ static enum status has_foreign(struct arena *arena, const char *dir, const char 
 {
     const char **names;
     int64_t count;
-    bool run = false;
+    bool run;
     *what = NULL;
     if (!file_is_directory(dir))
         return OK;
     TRY(directory_list(arena, dir, &names, &count));
-    for (int64_t i = 0; i < count; i++) {
-        run |= is_of_any_run(arena, dir, names[i]);
+    for (int64_t i = 0; i < count; i++)
         if (!strcmp(names[i], ADAPTER_CONFIG))
             *what = "an adapter";
         else if (!strcmp(names[i], "config.json") && !*what)
             *what = "a model";
-    }
+    if (!*what)
+        return OK;
+    TRY(holds_run(arena, dir, names, count, &run));
     *what = run ? NULL : *what;
     return OK;
 }
