@@ -53,6 +53,7 @@ REFUSALS = [
     ("--init-adapter {d}/adapter --output {d}/adapter", "is the directory of --init-adapter"),
     ("--output {d}/run/checkpoint-1", "is a checkpoint"),
     ("--output {d}/run --init-adapter {d}/run/checkpoint-1", "is a checkpoint in --output"),
+    ("--output {d}/nested", "has a model that is of no run of hone"),
     ("--report-to wandb", "takes none, tensorboard, csv or all"),
     # prompts
     ("--sample-prompts /nowhere", "/nowhere"),
