@@ -91,6 +91,14 @@ enum status datum_take(struct sequence *s, const hone_datum *const *data, int64_
     return check_numbers(d.advantages, s, "advantages", d.count, at, r);
 }
 
+enum status datum_check_each(const hone_datum *const *data, int64_t count, const struct datum_rules *rules)
+{
+    struct sequence s;
+    for (int64_t i = 0; i < count; i++)
+        TRY(datum_take(&s, data, i, rules));
+    return OK;
+}
+
 int64_t datum_longest(const hone_datum *const *data, int64_t count)
 {
     int64_t longest = 0;

@@ -17,6 +17,12 @@ struct datum_rules {
 /* The pointers of an array of data: before the handle of a call is looked at. */
 enum status datum_check_all(const hone_datum *const *data, int64_t count, const char *call);
 
+/* All of them by datum_take: before the first is computed. */
+enum status datum_check_each(const hone_datum *const *data, int64_t count, const struct datum_rules *rules);
+
+/* How many are then taken and computed at once. */
+enum { DATA_AT_ONCE = 64 };
+
 /* data[at] as a sequence, whose arrays are the caller's. */
 enum status datum_take(struct sequence *s, const hone_datum *const *data, int64_t at, const struct datum_rules *rules);
 

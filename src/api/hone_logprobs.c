@@ -4,8 +4,6 @@
 #include "api/model_session.h"
 #include "base/number.h"
 
-enum { DATA_AT_ONCE = 64 };
-
 static enum status check_scored(const hone_datum *const *data, int64_t count, float *const *logprobs, const char *call)
 {
     TRY(datum_check_all(data, count, call));
@@ -17,8 +15,7 @@ static enum status score_all(struct scorer *scorer, const hone_datum *const *dat
                              const struct datum_rules *rules)
 {
     struct sequence piece[DATA_AT_ONCE];
-    for (int64_t i = 0; i < count; i++)
-        TRY(datum_take(piece, data, i, rules));
+    TRY(datum_check_each(data, count, rules));
     for (int64_t done = 0, n; done < count; done += n) {
         n = min(count - done, DATA_AT_ONCE);
         for (int64_t i = 0; i < n; i++)

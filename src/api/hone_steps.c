@@ -9,8 +9,6 @@
 #include "job/loss_names.h"
 #include "state/trained.h"
 
-enum { DATA_AT_ONCE = 64 };
-
 /* --- gradients ---------------------------------------------------------------------------------------------------------- */
 
 /* What a call adds: with a loss of hone's, or the caller's. */
@@ -48,8 +46,7 @@ static enum status add_data(struct trainer *t, struct adding *a, const hone_datu
                                       .loss = a->own ? NULL : loss_of(a->loss.id),
                                       .plain = a->own};
     struct sequence piece[DATA_AT_ONCE];
-    for (int64_t i = 0; i < count; i++)
-        TRY(datum_take(piece, data, i, &rules));
+    TRY(datum_check_each(data, count, &rules));
     for (int64_t n; a->first < count; a->first += n) {
         double sum, weight;
         n = min(count - a->first, DATA_AT_ONCE);
