@@ -6,7 +6,8 @@
  *
  * Arguments. Every one is checked: a wrong one is a status and a message, never a crash. A pointer may be NULL where this file
  * says so, and nowhere else; `context` may always be NULL, and so may an array whose count is 0. Handles (options, models,
- * trainers) are looked up: one that was released, or is of another kind, is HONE_ERR_ARGUMENT.
+ * trainers) are looked up: one that was released, or is of another kind, is HONE_ERR_ARGUMENT. They are numbers in place of
+ * pointers, and none is given twice in a process.
  *
  * Callbacks. They run on the thread that made the call. Inside one, a call with the same handle is HONE_ERR_ARGUMENT, except for
  * those that hone_events names; a handle that is released there lives until the call returns. Other handles can be used.
@@ -123,7 +124,10 @@ typedef struct hone_model hone_model;
 HONE_API hone_status hone_model_open(hone_model **out, const hone_options *options);
 HONE_API void hone_model_close(hone_model *model);
 
-/* Results begin with their size, which the caller sets: a program and a library of different versions understand each other. */
+/* Structs begin with their size, which the caller sets: a program and a library of different versions understand each other
+ * (docs/release.md). Of a result, members that this library does not know become 0; of what the caller fills, they must be 0, or
+ * the call is HONE_ERR_UNSUPPORTED. What is 0 or NULL there has its default, but in hone_optim. Texts in results are valid as
+ * long as the handle. */
 typedef struct hone_eval_result {
     size_t size;
     double loss, perplexity; /* over the trained tokens */
@@ -135,7 +139,7 @@ typedef struct hone_eval_result {
     int64_t mapped_bytes;
     int64_t peak_bytes;     /* planned for the whole process */
     int64_t peak_rss_bytes; /* measured */
-    char dtype[16], device[16];
+    const char *dtype, *device;
     int64_t shared_bytes; /* of planned_bytes and mapped_bytes: frozen weights of the base, which the process has once, however
                            * many models and trainers use them (docs/library.md) */
 } hone_eval_result;
@@ -205,8 +209,9 @@ typedef struct hone_datum {
     const float *weights;   /* of each token's loss, also below 0; NULL: 1 */
     const uint8_t *mask;    /* not 0: the token is asked about; NULL: each is whose weight is not 0. One that is asked about with
                              * weight 0 has a log-probability, and a part in what a loss computes by sequence */
-    const float *old_logprobs; /* of the targets, when they were drawn: of ppo, gspo and sapo */
-    const float *advantages;   /* the same */
+    const float *old_logprobs; /* of the targets, when they were drawn, as hone_logprobs says them: at temperature 1 and top_p 1,
+                                * however they were drawn. Of ppo, gspo and sapo */
+    const float *advantages;   /* of the same losses */
 } hone_datum;
 
 /* The log-probability of each token after those before it, without gradients. `logprobs` has for each datum an array of as many
@@ -224,9 +229,9 @@ typedef struct hone_sampling {
     int64_t stop_count;
 } hone_sampling;
 
-/* Gets each new token, its log-probability (as hone_logprobs says it, whatever the temperature), and the whole characters that it
- * completes: often none, and none for the token that ends the answer. A last call with token -1 brings the rest of a text that
- * ends inside a character. Return 0 to continue. */
+/* Gets each new token, its log-probability (as hone_logprobs says it: at temperature 1 and top_p 1, whatever the two are here),
+ * and the whole characters that it completes: often none, and none for the token that ends the answer. A last call with token -1
+ * brings the rest of a text that ends inside a character. Return 0 to continue. */
 typedef int (*hone_token_sink)(void *context, int32_t token, double logprob, const char *text, size_t length);
 
 /* Continues a sequence of tokens. The model stays on its device for the next call, and so do the keys and values of this one: of
@@ -268,10 +273,10 @@ typedef struct hone_trainer_info {
     int64_t micro_batch_tokens, vocabulary;
     int64_t planned_bytes, allocated_bytes, mapped_bytes; /* as in hone_eval_result */
     int64_t peak_bytes, peak_rss_bytes;
-    double startup_seconds;                                /* from the process's start until the trainer was ready */
-    char method[16], recompute[16], dtype[16], device[16]; /* "lora" or "full"; "none", "selective" or "full" */
-    char resumed_from[4096];                               /* the checkpoint's path; "" without one */
-    double first_eval_loss; /* of the run's first validation, also before a resume; NaN before it */
+    double startup_seconds;                          /* from the process's start until the trainer was ready */
+    const char *method, *recompute, *dtype, *device; /* "lora" or "full"; "none", "selective" or "full" */
+    const char *resumed_from;                        /* the checkpoint's path; "" without one */
+    double first_eval_loss;                          /* of the run's first validation, also before a resume; NaN before it */
     int64_t disk_bytes,
         disk_free_bytes; /* what the run may add to the disk of output_dir, and what is free there; 0: not known */
     int64_t checkpoint_bytes, checkpoints; /* of disk_bytes: one checkpoint, and how many there may be besides those there now */
@@ -290,6 +295,7 @@ HONE_API hone_status hone_trainer_data(hone_trainer *trainer, char **json);
 typedef struct hone_setting {
     const char *name;
     double value;
+    const char *text; /* NULL: no setting is a text yet */
 } hone_setting;
 
 typedef struct hone_loss {
@@ -299,7 +305,7 @@ typedef struct hone_loss {
     int64_t count;
 } hone_loss;
 
-typedef struct hone_loss_sum {
+typedef struct hone_loss_sum { /* of what the call has added, also if it failed after that */
     size_t size;
     double sum;    /* of the tokens' losses times their weights */
     double weight; /* of the weights: sum / weight is the mean loss */
@@ -309,15 +315,18 @@ typedef struct hone_loss_sum {
 /* Adds the gradients of the data's losses, each times its weight, to the sums that the next hone_trainer_optim_step divides. May
  * be called any number of times and with several losses; the data are packed into micro-batches as they fit. If one of them
  * cannot be used, none is added: it lacks what the loss reads, or has what the loss does not read (old_logprobs, advantages).
- * `loss` may be NULL: cross_entropy. `logprobs` as of hone_logprobs, of the model as it is before the step; NULL: they are not
- * wanted. */
+ * `loss` may be NULL: cross_entropy. `logprobs` as of hone_logprobs, of the model as it is before the step, and with the option
+ * lora_dropout with what that leaves out; NULL: they are not wanted.
+ *
+ * Several ranks each bring data of their own, also none. With the option shard at gradients or weights they make this call
+ * together, with the same loss, and one that refuses its data refuses the call on all. */
 HONE_API hone_status hone_trainer_forward_backward(hone_trainer *trainer, const hone_datum *const *data, int64_t count,
                                                    const hone_loss *loss, float *const *logprobs, hone_loss_sum *sum);
 
 /* The same with the caller's own loss: `gradient` gets the logits (rows, vocabulary) after the tokens [first, first + rows) of
  * data[datum], writes the gradient of its loss with respect to them (zeroed before the call) and adds the loss to *loss. Of a
- * datum only ids and weights are read, and those add to the sum of weights as above. Return 0 to continue; what was added so far
- * stays in the sums. */
+ * datum only ids and weights are read, and those add to the sum of weights as above. Return 0 to continue; anything else stops
+ * with HONE_ERR_STOPPED, and what was added before stays in the sums. */
 typedef int (*hone_logits_gradient)(void *context, int64_t datum, int64_t first, int64_t rows, int64_t vocabulary,
                                     const float *logits, float *gradient, double *loss);
 HONE_API hone_status hone_trainer_forward_backward_with(hone_trainer *trainer, const hone_datum *const *data, int64_t count,
@@ -328,7 +337,7 @@ typedef struct hone_step {
     int64_t step; /* 1 for the first */
     double epoch; /* how much of the data has been used, 1.0 for all of it once */
     double loss, grad_norm, learning_rate;
-    int64_t tokens, trained_tokens;
+    int64_t tokens, trained_tokens; /* trained: those whose weight is not 0 */
     double seconds;
     int applied;         /* 0: the loss or the gradient's norm was not finite, so nothing was changed */
     double engine_share; /* of `seconds`, what only the step's matmuls would take: no step can be faster; NaN: not known */
@@ -341,18 +350,23 @@ typedef struct hone_optim {
     double beta1, beta2, epsilon;
     double weight_decay;
     double max_grad_norm; /* that the gradient is clipped to; 0: it is not */
-    double divisor; /* of the sums of gradients and losses: 1, or any number above 0. 0: the sum of all weights since the last
-                     * step, which is refused if it is below a thousandth of what it is without signs */
+    double divisor; /* of the sums of gradients and losses of all ranks: 1, or any number above 0. 0: the sum of all weights since
+                     * the last step, which is refused if one of them was below 0 */
 } hone_optim;
 
 /* Fills it with the values of the options, the schedule's learning rate of the next step, and 0 as the divisor. */
 HONE_API hone_status hone_trainer_optim_defaults(hone_trainer *trainer, hone_optim *optim);
 
 /* Divides, clips, steps the optimizer, and clears the sums. `optim` is what hone_trainer_optim_defaults filled, with the caller's
- * changes; NULL: without any. Members that its `size` leaves out have those defaults. If it is refused, the sums stay. The
- * options verify_every and max_bad_steps are hone_train's: here a step is computed once, and what is bad about it is the caller's
- * to judge. */
+ * changes; NULL: without any. Members that its `size` leaves out have those defaults. All ranks call it with the same numbers. If
+ * it is refused, the sums stay. The options verify_every and max_bad_steps are hone_train's: here a step is computed once, and
+ * what is bad about it is the caller's to judge. So is sync_every: with several ranks, and with it above 1, this call and
+ * hone_trainer_forward_backward are HONE_ERR_UNSUPPORTED. */
 HONE_API hone_status hone_trainer_optim_step(hone_trainer *trainer, const hone_optim *optim, hone_step *step);
+
+/* Discards the gradients and sums since the last step, as after a call that failed or was stopped. The weights and the
+ * optimizer's state stay, and no step is counted. All ranks call it. */
+HONE_API hone_status hone_trainer_clear_gradients(hone_trainer *trainer);
 
 /* What is trained: a JSON array of {"name", "shape"}, to be released with hone_text_destroy. Names are those of the files that
  * hone_trainer_save writes: PEFT's for an adapter, else the model's. */
@@ -371,7 +385,8 @@ HONE_API hone_status hone_trainer_eval(hone_trainer *trainer, double *loss);
 /* As hone_logprobs, hone_sample_tokens and hone_generate, with the model as it is now. Data fit into a micro-batch; a prompt
  * and its answer into the option sample_length. hone_trainer_sample takes the most likely tokens. Sinks may be NULL.
  * HONE_LOGPROBS_BASE: of the model without its adapter, to the digits of the model on its own. That needs an adapter only,
- * without the option train_norms. */
+ * without the option train_norms. With the option shard at weights all ranks make these calls together, each with data of its
+ * own; a prompt, what is said of sampling and what sinks return are the same on all of them. */
 enum { HONE_LOGPROBS_BASE = 1 };
 HONE_API hone_status hone_trainer_logprobs(hone_trainer *trainer, const hone_datum *const *data, int64_t count, unsigned flags,
                                            float *const *logprobs);
@@ -386,7 +401,12 @@ HONE_API hone_status hone_trainer_save(hone_trainer *trainer, const char *dir);
 
 /* The whole state (the above, the optimizer, the place in the data): a run that loads it resumes as if it had not been
  * interrupted. Between steps only: gradients that were added and not yet used are no part of it. A state that is in the directory
- * is replaced, with all that is next to it; a directory with files and no state is refused. */
+ * is replaced, with all that is next to it; a directory with files and no state is refused.
+ *
+ * A state can be loaded where its arrays mean the same: the base, ranks, scales and modules, the type, the optimizer and dropout
+ * are the trainer's. What is given with each step may be another (the learning rate, the losses, the data), but hone_train goes
+ * on only with a state of a run with its own settings and data. Gradients that wait are forgotten. If a device fails while it
+ * loads, the arrays are partly those of the state: load one again. */
 HONE_API hone_status hone_trainer_save_state(hone_trainer *trainer, const char *dir);
 HONE_API hone_status hone_trainer_load_state(hone_trainer *trainer, const char *dir);
 
@@ -397,30 +417,39 @@ HONE_API hone_status hone_trainer_load_state(hone_trainer *trainer, const char *
  * making, selecting, evicting and closing a slot prepares and compiles nothing. One slot is selected. What the functions above do
  * to a trainer, they do to that slot; hone_train is for slot 0.
  *
+ * All slots share the trainer's handle, which one thread uses at a time: a server with several threads holds a lock of its own
+ * around each selection and the calls that it is for. If a device fails while slots change places, and the one that was selected
+ * cannot be put back either, no slot is selected: it is kept in host memory, and calls that need one are HONE_ERR_ARGUMENT until
+ * hone_trainer_slot_select has put one there.
+ *
  * For trainers of one process that train an adapter; others are HONE_ERR_UNSUPPORTED. */
 typedef struct hone_slot_start {
     size_t size;
-    int64_t seed;        /* in place of the option seed; -1: that */
+    const int64_t *seed; /* in place of the option seed; NULL: that */
     const char *adapter; /* a directory in PEFT's layout, whose ranks, scales and modules are the trainer's: its weights, as with
                           * the option init_adapter; NULL: as the trainer began */
 } hone_slot_start;
 
-/* Makes a slot, which is then selected. `start` may be NULL: with the trainer's seed. If it fails, all is as it was. */
+/* Makes a slot, which is then selected. `start` may be NULL: with the trainer's seed. If it fails, there is no new slot, and the
+ * selected one stays. */
 HONE_API hone_status hone_trainer_slot_create(hone_trainer *trainer, const hone_slot_start *start, int64_t *slot);
 
 /* The same from what hone_trainer_save_state has saved of a slot, or of a trainer with these options and any seed. */
 HONE_API hone_status hone_trainer_slot_load(hone_trainer *trainer, const char *dir, int64_t *slot);
 
 /* Copies the selected slot from the device to host memory, and this one from there, or from the disk if it was evicted. Gradients
- * that wait for a step go with their slot. If it fails, the selected slot stays. */
+ * that wait for a step go with their slot. If it fails, the selected slot stays, as far as the device can put it back. */
 HONE_API hone_status hone_trainer_slot_select(hone_trainer *trainer, int64_t slot);
 
-/* Moves a slot from host memory to a new file in a directory, which is made if it is missing; if the slot is selected, slot 0 is
- * then. Only the owner may read the file. It is removed when the slot is selected or closed; another process cannot use it, and
- * may remove it if this one was killed. One that was changed meanwhile is HONE_ERR_FORMAT when it is selected. */
+/* Moves a slot from host memory, or from the file that it is in, to a new file in a directory, which is made if it is missing.
+ * The file has no name: nobody else can open it, it is gone when the slot is selected or closed or the process ends, and until
+ * then the process has one more file open. One whose bytes have changed is HONE_ERR_FORMAT when it is selected. If the slot is
+ * selected, slot 0 is then, or if that is in a file which cannot be read the first slot that can be; slot 0 itself must not be
+ * selected. If it fails, the slot is where it was, and the selected one stays. */
 HONE_API hone_status hone_trainer_slot_evict(hone_trainer *trainer, int64_t slot, const char *dir);
 
-/* Forgets a slot; if it is selected, slot 0 is then, which cannot be closed. Its number is not used again. */
+/* Forgets a slot, but never slot 0. If it is selected, another one is then as above; where none can be, no slot is selected, and
+ * the log says why. Its number is not used again. */
 HONE_API hone_status hone_trainer_slot_close(hone_trainer *trainer, int64_t slot);
 
 typedef struct hone_slot_info {
@@ -433,10 +462,10 @@ typedef struct hone_slot_info {
     int64_t slot_bytes; /* of any slot of this trainer, as `hone plan` says, and with gradients that wait so many more: what a
                          * selection copies in each direction. 0: the trainer can have no others */
     int64_t gradient_bytes;
-    int selected;
+    int selected, reserved;
 } hone_slot_info;
 
-#define HONE_SLOT_SELECTED (-1) /* in place of a number */
+#define HONE_SLOT_SELECTED (-1) /* in place of a number; HONE_ERR_ARGUMENT if none is */
 HONE_API hone_status hone_trainer_slot_get_info(hone_trainer *trainer, int64_t slot, hone_slot_info *info);
 
 /* --- runs ---------------------------------------------------------------------------------------------------------------- */
@@ -483,11 +512,12 @@ typedef struct hone_train_result {
     double seconds;
     int64_t tokens, trained_tokens; /* of this process */
     int64_t skipped_steps;
-    char output[4096], checkpoint[4096], best_checkpoint[4096]; /* paths; "" if there is none */
+    const char *output, *checkpoint, *best_checkpoint; /* paths; "" if there is none */
     int64_t best_step;  /* of the lowest validation loss; 0: none was below that of the model as it was */
     int64_t saved_step; /* whose weights are the adapter or model in `output`: `steps`, or with the option load_best_model_at_end
                          * `best_step`; 0: there is no result yet */
     int stopped_early;  /* 1: by the option early_stopping_patience */
+    int reserved;
 } hone_train_result;
 
 /* The whole run: steps, validation, samples, metrics.jsonl and run.json (docs/watching.md), checkpoints, and at the end the

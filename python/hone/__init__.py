@@ -10,19 +10,21 @@
         trainer.save("adapter")
 
 Keyword arguments are the options of the program (docs/options.md). What fails raises hone.Error, whose message says what, where and
-what to do. Messages go to the logger "hone". A handle is used by one thread at a time; the interpreter's lock is released while the
-library computes. Signals wait until a call has returned, or a function that it calls begins: so Ctrl-C ends an answer that is
+what to do. Messages go to the logger "hone". A Model is used by one thread at a time; a Trainer and its Slots by any, whose calls wait
+for each other. The interpreter's lock is released while the library computes. Signals wait until a call has returned, or a function that it calls begins: so Ctrl-C ends an answer that is
 streamed. The functions are those of hone.h, which says the rest.
 """
 import array
 import collections
+import contextlib
 import ctypes
-import functools
 import json
 import logging
 import os
 import pathlib
 import signal
+import threading
+import weakref
 
 __all__ = ["Error", "Model", "Trainer", "Slot", "Sequence", "Datum", "Answer", "Loss", "Step", "version"]
 
@@ -77,7 +79,7 @@ class _Uses(_Sized):
 
 
 class _Setting(ctypes.Structure):
-    _fields_ = [("name", _text), ("value", _real)]
+    _fields_ = [("name", _text), ("value", _real), ("text", _text)]
 
 
 class _LossChoice(_Sized):
@@ -109,13 +111,13 @@ class _Step(_Sized):
 
 
 class _SlotStart(_Sized):
-    _fields_ = [("size", ctypes.c_size_t), ("seed", _int), ("adapter", _text)]
+    _fields_ = [("size", ctypes.c_size_t), ("seed", ctypes.POINTER(_int)), ("adapter", _text)]
 
 
 class _SlotInfo(_Sized):
     _fields_ = [("size", ctypes.c_size_t), *((name, _int) for name in (
         "slot", "slots", "seed", "step", "tokens", "waiting", "host_bytes", "disk_bytes", "slot_bytes", "gradient_bytes")),
-        ("selected", ctypes.c_int)]
+        ("selected", ctypes.c_int), ("reserved", ctypes.c_int)]
 
 
 _TokenSink = ctypes.CFUNCTYPE(ctypes.c_int, _pointer, ctypes.c_int32, _real, _pointer, ctypes.c_size_t)
@@ -136,6 +138,7 @@ _CALLS = {
     "hone_trainer_forward_backward": [_pointer, _data, _int, ctypes.POINTER(_LossChoice), _arrays, ctypes.POINTER(_Loss)],
     "hone_trainer_forward_backward_with": [_pointer, _data, _int, _Gradient, _pointer, ctypes.POINTER(_Loss)],
     "hone_trainer_optim_defaults": [_pointer, ctypes.POINTER(_Optim)],
+    "hone_trainer_clear_gradients": [_pointer],
     "hone_trainer_optim_step": [_pointer, ctypes.POINTER(_Optim), ctypes.POINTER(_Step)],
     "hone_trainer_tensors": [_pointer, ctypes.POINTER(_pointer)],
     "hone_trainer_read_tensor": [_pointer, _text, ctypes.c_int, _floats, ctypes.POINTER(_int)],
@@ -197,14 +200,15 @@ Sequence.__doc__ = "Tokens, and the weight of each token's loss: None means 1 fo
 Datum = collections.namedtuple("Datum", "ids targets weights mask old_logprobs advantages", defaults=[None] * 5)
 Datum.__doc__ = """A Sequence with all that a loss may read. Element i of each list is about ids[i], predicted from those before it.
 targets: what is predicted in place of the ids. weights: of each token's loss, also below 0; None: 1. mask: whether a token is asked
-about; None: each is whose weight is not 0. old_logprobs, advantages: of ppo, gspo and sapo."""
+about; None: each is whose weight is not 0. old_logprobs (at temperature 1 and top_p 1, as all of this library), advantages: of ppo,
+gspo and sapo."""
 Answer = collections.namedtuple("Answer", "text ids logprobs ended")
 Answer.__doc__ = "Its text, its tokens with their log-probabilities, and whether the model ended it."
 Loss = collections.namedtuple("Loss", "sum weight tokens logprobs")
 Loss.__doc__ = """The sum of weighted losses and the sum of weights: sum / weight is the mean. logprobs: of each datum's tokens, if
 they were asked for."""
 Step = collections.namedtuple("Step", "step epoch loss grad_norm learning_rate tokens trained_tokens seconds applied")
-SlotInfo = collections.namedtuple("SlotInfo", [name for name, _ in _SlotInfo._fields_[1:]])
+SlotInfo = collections.namedtuple("SlotInfo", [name for name, _ in _SlotInfo._fields_[1:-1]])
 SlotInfo.__doc__ = "Of a slot: its number, how many the trainer has, its seed, where it stands, and what it takes (hone_slot_info)."
 Step.__doc__ = "An optimizer step; applied is False if its loss or gradient was not finite, and nothing was changed."
 
@@ -335,20 +339,51 @@ class _Options:
         _lib.hone_options_destroy(self.handle)
 
 
+class _Lock:
+    """A threading.RLock that a forked process has afresh: a thread that held it is not there."""
+    _all = weakref.WeakSet()
+
+    def __init__(self):
+        self._entered = []
+        self.renew()
+        self._all.add(self)
+
+    def renew(self):
+        self._lock = threading.RLock()
+
+    def __enter__(self):
+        lock = self._lock
+        lock.acquire()
+        self._entered.append(lock)
+
+    def __exit__(self, *unused):
+        self._entered.pop().release()
+
+
+os.register_at_fork(after_in_child=lambda: [lock.renew() for lock in _Lock._all])
+
+
 class _Text:
-    """What needs only the tokenizer: of models, and of trainers through a model of their own."""
+    """What needs only the tokenizer: of models, and of trainers and slots through a model of their own, under a lock of its own."""
     _tokenizer = None
+
+    def __init__(self):
+        self._reading = _Lock()
+
+    def _read(self, name, *arguments):
+        with self._reading:
+            _call(name, self._tokenizer, *arguments)
 
     def tokenize(self, text, special=False):
         """The ids of a text; special: with those that the tokenizer puts before and after it."""
         out, data = ctypes.POINTER(_Sequence)(), text.encode()
-        _call("hone_tokenize", self._tokenizer, data, len(data), int(special), ctypes.byref(out))
+        self._read("hone_tokenize", data, len(data), int(special), ctypes.byref(out))
         return _taken(out).ids
 
     def detokenize(self, ids, special=False):
         """The text of ids; special: special tokens are written too."""
         text, length, ids = _pointer(), ctypes.c_size_t(), _tokens(ids)
-        _call("hone_detokenize", self._tokenizer, ids, len(ids), int(special), ctypes.byref(text), ctypes.byref(length))
+        self._read("hone_detokenize", ids, len(ids), int(special), ctypes.byref(text), ctypes.byref(length))
         try:
             return ctypes.string_at(text, length.value).decode()
         finally:
@@ -361,7 +396,7 @@ class _Text:
         if tools is not None:
             row["tools"] = tools
         out = ctypes.POINTER(_Sequence)()
-        _call("hone_encode_chat", self._tokenizer, json.dumps(row).encode(), int(prompt), ctypes.byref(out))
+        self._read("hone_encode_chat", json.dumps(row).encode(), int(prompt), ctypes.byref(out))
         return _taken(out)
 
     def _prompt(self, prompt):
@@ -378,7 +413,11 @@ class _Text:
             raise ValueError(f"stop: {token!r} is {len(ids)} tokens to this model, and one ends an answer; stream can end it by its text")
         return ids[0]
 
-    def _sample(self, call, handle, prompt, stream, stop, settings):
+    def _turn(self):
+        """A context in which a call is made, with the handle that it is made with. All that the call is given is there before."""
+        raise NotImplementedError
+
+    def _sample(self, call, prompt, stream, stop, settings):
         stop = [stop] if isinstance(stop, (str, int)) else stop
         ids, stops = _tokens(self._prompt(prompt)), _tokens(map(self._stop, stop))
         settings = {key: _whole(value, 64, key) for key, value in settings.items()}
@@ -394,16 +433,17 @@ class _Text:
 
         sink = _TokenSink(lambda *arguments: raised(take, *arguments))
         try:
-            _call(call, handle, ids, len(ids), ctypes.byref(sampling), sink, None, ctypes.byref(result))
+            with self._turn() as handle:
+                _call(call, handle, ids, len(ids), ctypes.byref(sampling), sink, None, ctypes.byref(result))
         except Error as error:
             raised.check(error)
         return Answer("".join(texts), tokens, logprobs, bool(result.ended))
 
-    @staticmethod
-    def _logprobs(call, handle, data, *flags):
+    def _logprobs(self, call, data, *flags):
         rows, lengths, kept = _all_data(data)
         arrays, room = _room(lengths)
-        _call(call, handle, rows, len(lengths), *flags, room)
+        with self._turn() as handle:
+            _call(call, handle, rows, len(lengths), *flags, room)
         del kept
         return _filled(arrays, lengths)
 
@@ -416,27 +456,29 @@ class _Text:
     def __exit__(self, *unused):
         self.close()
 
-    def __del__(self):
-        self.close()
-
 
 class Model(_Text):
     """A model to sample from, with an adapter or without. Options: those of `hone generate`."""
 
     def __init__(self, model, **options):
+        super().__init__()
         self._handle = _pointer()
         with _Options("generate", model, options) as handle:
             _call("hone_model_open", ctypes.byref(self._handle), handle)
         self._tokenizer = self._handle
 
+    @contextlib.contextmanager
+    def _turn(self):
+        yield self._handle
+
     def logprobs(self, data):
         """For each sequence the log-probability of each token after those before it; 0 for the first, and where a weight is 0."""
-        return self._logprobs("hone_logprobs", self._handle, data)
+        return self._logprobs("hone_logprobs", data)
 
     def sample(self, prompt, max_new_tokens=256, temperature=0, top_p=1, seed=0, stop=(), stream=None):
         """An Answer to a prompt: a user's message, a list of messages, or tokens. stop: tokens that end it besides the model's own,
         as numbers or texts. stream gets its text in pieces as it comes, and ends it by returning True."""
-        return self._sample("hone_sample_tokens", self._handle, prompt, stream, stop,
+        return self._sample("hone_sample_tokens", prompt, stream, stop,
                             dict(max_new_tokens=max_new_tokens, temperature=temperature, top_p=top_p, seed=seed))
 
     def close(self):
@@ -444,22 +486,12 @@ class Model(_Text):
         if handle:
             _lib.hone_model_close(handle)
 
+    def __del__(self):
+        self.close()
 
-class Trainer(_Text):
-    """A model with an adapter, an optimizer and, with the option data, the rows of a data set. Options: those of `hone train`."""
-    _selected = 0                                       # the number of the slot that is selected; None: not known
 
-    def __init__(self, model, own_loss=None, sampling=True, logprobs=True, base_logprobs=False, losses=("cross_entropy",), **options):
-        """What is not to be used takes no memory: forward_backward with a loss of one's own (it excludes lora_dropout), sample,
-        logprobs, logprobs(base=True), and each of the losses that forward_backward is given by name."""
-        self._handle, self._tokenizer = _pointer(), _pointer()
-        own_loss = not options.get("lora_dropout") if own_loss is None else own_loss
-        names = _array(_text, (_bytes(name, "the loss") for name in ([losses] if isinstance(losses, str) else losses)))
-        uses = _Uses(samples=bool(sampling), logits=bool(own_loss), logprobs=bool(logprobs), base_logprobs=bool(base_logprobs),
-                     losses=names, loss_count=len(names))
-        with _Options("train", model, options) as handle:
-            _call("hone_model_open", ctypes.byref(self._tokenizer), handle)
-            _call("hone_trainer_open", ctypes.byref(self._handle), handle, ctypes.byref(uses))
+class _Trained(_Text):
+    """What a trainer does with its own adapter, and a slot with another one."""
 
     def forward_backward(self, data, loss="cross_entropy", logprobs=False, **settings):
         """Adds the gradients of the data's losses to those that the next optim_step applies. loss: the name of one of the trainer's
@@ -477,46 +509,54 @@ class Trainer(_Text):
         arrays, room = _room(lengths) if logprobs else ([], None)
         pairs = _array(_Setting, (_Setting(_bytes(name, "the setting"), value) for name, value in settings.items()))
         choice = _LossChoice(name=_bytes(loss, "the loss"), settings=pairs, count=len(pairs))
-        _call("hone_trainer_forward_backward", self._handle, rows, len(lengths), ctypes.byref(choice), room, ctypes.byref(result))
+        with self._turn() as handle:
+            _call("hone_trainer_forward_backward", handle, rows, len(lengths), ctypes.byref(choice), room, ctypes.byref(result))
         del kept
         return Loss(result.sum, result.weight, result.tokens, _filled(arrays, lengths) if logprobs else None)
 
     def _own_loss(self, loss, rows, count, result, raised):
         def give(_, datum, first, length, vocabulary, logits, gradient, total):
-            def views(pointer):
-                data = ctypes.cast(pointer, ctypes.POINTER(ctypes.c_float * (length * vocabulary))).contents
+            # Copies: what a loss keeps of its arguments may live longer than the library's memory.
+            numbers = ctypes.c_float * (length * vocabulary)
+            seen, made = numbers.from_buffer_copy(ctypes.cast(logits, ctypes.POINTER(numbers)).contents), numbers()
+
+            def views(data):
                 whole = memoryview(data).cast("B").cast("f")
                 return [whole[row * vocabulary:(row + 1) * vocabulary] for row in range(length)]
-            given = views(logits), views(gradient)
-            try:
-                total[0] += loss(datum, first, *given)
-            finally:
-                for view in (*given[0], *given[1]):
-                    view.release()              # the library's memory is not theirs any longer
+            total[0] += loss(datum, first, views(seen), views(made))
+            ctypes.memmove(gradient, made, ctypes.sizeof(made))
 
+        call = _Gradient(lambda *arguments: raised(give, *arguments))
         try:
-            _call("hone_trainer_forward_backward_with", self._handle, rows, count, _Gradient(lambda *arguments: raised(give, *arguments)),
-                  None, ctypes.byref(result))
+            with self._turn() as handle:
+                _call("hone_trainer_forward_backward_with", handle, rows, count, call, None, ctypes.byref(result))
         except Error as error:
             raised.check(error)
 
     def optim_step(self, learning_rate=None, *, beta1=None, beta2=None, epsilon=None, weight_decay=None, max_grad_norm=None, divisor=None):
         """Steps the optimizer with all that was added since the last step, divided by a number: 1 for example. None: the sum of the
-        weights; of the others the options' values, and the schedule's learning rate."""
+        weights, of which none may be below 0; of the others the options' values, and the schedule's learning rate."""
         result, optim = _Step(), _Optim()
-        _call("hone_trainer_optim_defaults", self._handle, ctypes.byref(optim))
         given = dict(learning_rate=learning_rate, beta1=beta1, beta2=beta2, epsilon=epsilon, weight_decay=weight_decay,
                      max_grad_norm=max_grad_norm, divisor=divisor)
-        for name, value in given.items():
-            if value is not None:
+        given = {name: _real(value).value for name, value in given.items() if value is not None}
+        with self._turn() as handle:
+            _call("hone_trainer_optim_defaults", handle, ctypes.byref(optim))
+            for name, value in given.items():
                 setattr(optim, name, value)
-        _call("hone_trainer_optim_step", self._handle, ctypes.byref(optim), ctypes.byref(result))
+            _call("hone_trainer_optim_step", handle, ctypes.byref(optim), ctypes.byref(result))
         return Step(*(getattr(result, name) for name in Step._fields[:-1]), bool(result.applied))
+
+    def clear_gradients(self):
+        """Discards what was added since the last step."""
+        with self._turn() as handle:
+            _call("hone_trainer_clear_gradients", handle)
 
     def tensors(self):
         """What is trained: {name: shape}, with the names of PEFT's files for an adapter, else the model's."""
         text = _pointer()
-        _call("hone_trainer_tensors", self._handle, ctypes.byref(text))
+        with self._turn() as handle:
+            _call("hone_trainer_tensors", handle, ctypes.byref(text))
         try:
             return {row["name"]: tuple(row["shape"]) for row in json.loads(ctypes.string_at(text))}
         finally:
@@ -524,32 +564,85 @@ class Trainer(_Text):
 
     def read_tensor(self, name, gradient=False):
         """An array("f") of a trained tensor's weights, or of the sums of its gradients since the last step."""
-        count, name = _int(), _bytes(name, "the tensor")
-        _call("hone_trainer_read_tensor", self._handle, name, int(gradient), None, ctypes.byref(count))
-        values = array.array("f", bytes(4 * count.value))
-        _call("hone_trainer_read_tensor", self._handle, name, int(gradient),
-              ctypes.cast(values.buffer_info()[0], _floats), ctypes.byref(count))
+        count, name, kind = _int(), _bytes(name, "the tensor"), int(gradient)
+        with self._turn() as handle:
+            _call("hone_trainer_read_tensor", handle, name, kind, None, ctypes.byref(count))
+            values = array.array("f", bytes(4 * count.value))
+            _call("hone_trainer_read_tensor", handle, name, kind, ctypes.cast(values.buffer_info()[0], _floats), ctypes.byref(count))
         return values
 
     def eval(self):
         """The mean loss over the validation data of the options."""
         loss = _real()
-        _call("hone_trainer_eval", self._handle, ctypes.byref(loss))
+        with self._turn() as handle:
+            _call("hone_trainer_eval", handle, ctypes.byref(loss))
         return loss.value
 
     def logprobs(self, data, base=False):
         """As Model.logprobs, with the model as it is now; base: without its adapter."""
-        return self._logprobs("hone_trainer_logprobs", self._handle, data, _LOGPROBS_BASE * bool(base))
+        return self._logprobs("hone_trainer_logprobs", data, _LOGPROBS_BASE * bool(base))
 
     def sample(self, prompt, max_new_tokens=256, temperature=0, top_p=1, seed=0, stop=(), stream=None):
         """As Model.sample, with the model as it is now; prompt and answer have the option sample_length's number of tokens at most."""
-        return self._sample("hone_trainer_sample_tokens", self._handle, prompt, stream, stop,
+        return self._sample("hone_trainer_sample_tokens", prompt, stream, stop,
                             dict(max_new_tokens=max_new_tokens, temperature=temperature, top_p=top_p, seed=seed))
+
+    def _with_folder(self, name, folder):
+        path = _bytes(folder, "folder")
+        with self._turn() as handle:
+            _call(name, handle, path)
+
+    def save(self, folder):
+        """The adapter in PEFT's layout, or the model in Hugging Face's."""
+        self._with_folder("hone_trainer_save", folder)
+
+    def save_state(self, folder):
+        """All that a trainer needs to resume as if it had not been interrupted. A state in the folder is replaced, with all that is
+        next to it; a folder with files and no state is refused."""
+        self._with_folder("hone_trainer_save_state", folder)
+
+    def load_state(self, folder):
+        """Goes back to a state that save_state saved, here or in another trainer with the same base, adapter, optimizer and dropout."""
+        self._with_folder("hone_trainer_load_state", folder)
+
+
+class Trainer(_Trained):
+    """A model with an adapter, an optimizer and, with the option data, the rows of a data set. Options: those of `hone train`."""
+
+    def __init__(self, model, own_loss=None, sampling=True, logprobs=True, base_logprobs=False, losses=("cross_entropy",), **options):
+        """What is not to be used takes no memory: forward_backward with a loss of one's own (it excludes lora_dropout), sample,
+        logprobs, logprobs(base=True), and each of the losses that forward_backward is given by name."""
+        super().__init__()
+        self._handle, self._tokenizer = _pointer(), _pointer()
+        self._lock = _Lock()                            # around a selection and the calls that it is for
+        self._dropped = collections.deque()             # the numbers of slots that nobody has any more
+        own_loss = not options.get("lora_dropout") if own_loss is None else own_loss
+        names = _array(_text, (_bytes(name, "the loss") for name in ([losses] if isinstance(losses, str) else losses)))
+        uses = _Uses(samples=bool(sampling), logits=bool(own_loss), logprobs=bool(logprobs), base_logprobs=bool(base_logprobs),
+                     losses=names, loss_count=len(names))
+        with _Options("train", model, options) as handle:
+            _call("hone_model_open", ctypes.byref(self._tokenizer), handle)
+            _call("hone_trainer_open", ctypes.byref(self._handle), handle, ctypes.byref(uses))
+
+    @contextlib.contextmanager
+    def _calls(self, number=None):
+        """While no other thread calls: the handle, with this slot selected unless that is None. A callback's own thread comes in, and
+        the library refuses its call."""
+        with self._lock:
+            if number is not None:
+                _call("hone_trainer_slot_select", self._handle, number)
+            while self._dropped:
+                _call("hone_trainer_slot_close", self._handle, self._dropped[0])
+                self._dropped.popleft()
+            yield self._handle
+
+    def _turn(self):
+        return self._calls(0)
 
     def slot(self, seed=None, adapter=None):
         """A new Slot: a further adapter in this trainer, with a seed of its own (None: the trainer's). adapter: a folder in PEFT's
         layout, with the trainer's ranks, scales and modules, whose weights it begins with."""
-        start = _SlotStart(seed=-1 if seed is None else _whole(seed, 64, "seed"),
+        start = _SlotStart(seed=None if seed is None else ctypes.pointer(_int(_whole(seed, 64, "seed"))),
                            adapter=None if adapter is None else _bytes(adapter, "adapter"))
         return Slot(self, "create", ctypes.byref(start))
 
@@ -557,26 +650,11 @@ class Trainer(_Text):
         """A new Slot from what save_state saved of one, with its seed."""
         return Slot(self, "load", _bytes(folder, "folder"))
 
-    def _select(self, number):
-        if number != self._selected:
-            self._selected = None
-            _call("hone_trainer_slot_select", self._handle, number)
-            self._selected = number
-
-    def save(self, folder):
-        """The adapter in PEFT's layout, or the model in Hugging Face's."""
-        _call("hone_trainer_save", self._handle, _bytes(folder, "folder"))
-
-    def save_state(self, folder):
-        """All that a trainer needs to resume as if it had not been interrupted. A state in the folder is replaced, with all that is
-        next to it; a folder with files and no state is refused."""
-        _call("hone_trainer_save_state", self._handle, _bytes(folder, "folder"))
-
-    def load_state(self, folder):
-        """Goes back to a state that save_state saved."""
-        _call("hone_trainer_load_state", self._handle, _bytes(folder, "folder"))
-
     def close(self):
+        with self._lock, self._reading:
+            self._close()
+
+    def _close(self):
         handles = getattr(self, "_handle", None), getattr(self, "_tokenizer", None)
         self._handle = self._tokenizer = None
         if handles[0]:
@@ -584,31 +662,43 @@ class Trainer(_Text):
         if handles[1]:
             _lib.hone_model_close(handles[1])
 
+    def __del__(self):
+        self._close()                                   # nobody is in a call: who is has the trainer
 
-class Slot:
-    """A further adapter in a trainer, with its own optimizer state, gradients, steps and seed. What a Trainer does with its own, a
-    Slot does with this one: forward_backward, optim_step, tensors, read_tensor, eval, logprobs, sample, save, save_state, load_state.
-    Each of these calls, of a slot or of the trainer, first selects what it is for, which copies two slots if another was selected."""
 
-    def __init__(self, trainer, how, argument):
+class Slot(_Trained):
+    """A further adapter in a trainer, with its own optimizer state, gradients, steps and seed. Each call, of a slot or of the trainer,
+    first selects what it is for, which copies two slots if another was selected. All slots share the trainer's one handle: threads
+    may use different ones, but their calls wait for each other, and a callback cannot use another one."""
+
+    def __init__(self, trainer, how, argument):         # pylint: disable=super-init-not-called
         self._trainer, self._number, number = trainer, None, _int()
-        _call(f"hone_trainer_slot_{how}", trainer._handle, argument, ctypes.byref(number))
-        self._number, trainer._selected = number.value, number.value
+        with trainer._calls() as handle:
+            _call(f"hone_trainer_slot_{how}", handle, argument, ctypes.byref(number))
+            self._number = number.value
+
+    _tokenizer = property(lambda self: self._trainer._tokenizer)
+    _reading = property(lambda self: self._trainer._reading)
+
+    def _turn(self):
+        return self._trainer._calls(self._open())
 
     def select(self):
         """Copies this slot to the device, and the one that was there to host memory."""
-        self._trainer._select(self._open())
+        with self._turn():
+            pass
 
     def evict(self, folder):
-        """Moves this slot to a file in a folder, until it is used again."""
-        number, path = self._open(), _bytes(folder, "folder")
-        self._trainer._selected = None
-        _call("hone_trainer_slot_evict", self._trainer._handle, number, path)
+        """Moves this slot to a file without a name in a folder, until it is used again."""
+        path = _bytes(folder, "folder")
+        with self._trainer._calls() as handle:
+            _call("hone_trainer_slot_evict", handle, self._open(), path)
 
     def info(self):
         """A SlotInfo."""
         info = _SlotInfo()
-        _call("hone_trainer_slot_get_info", self._trainer._handle, self._open(), ctypes.byref(info))
+        with self._trainer._calls() as handle:
+            _call("hone_trainer_slot_get_info", handle, self._open(), ctypes.byref(info))
         return SlotInfo(*(getattr(info, name) for name in SlotInfo._fields[:-1]), bool(info.selected))
 
     def _open(self):
@@ -617,31 +707,13 @@ class Slot:
         return self._number
 
     def close(self):
-        trainer, number, self._number = self._trainer, self._number, None
-        if number is not None and trainer._handle:
-            trainer._selected = None
-            _call("hone_trainer_slot_close", trainer._handle, number)
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *unused):
-        self.close()
+        trainer = self._trainer
+        with trainer._lock:
+            if self._number is not None and trainer._handle:
+                with trainer._calls() as handle:
+                    _call("hone_trainer_slot_close", handle, self._number)
+            self._number = None
 
     def __del__(self):
         if getattr(self, "_number", None) is not None:
-            self.close()
-
-
-def _in_turn(method, number, trainer):
-    @functools.wraps(method)
-    def call(self, *arguments, **options):
-        trainer(self)._select(number(self))
-        return method(trainer(self), *arguments, **options)
-    return call
-
-
-for _name in ("forward_backward", "optim_step", "tensors", "read_tensor", "eval", "logprobs", "sample", "save", "save_state", "load_state"):
-    _method = getattr(Trainer, _name)
-    setattr(Slot, _name, _in_turn(_method, lambda slot: slot._open(), lambda slot: slot._trainer))
-    setattr(Trainer, _name, _in_turn(_method, lambda trainer: 0, lambda trainer: trainer))
+            self._trainer._dropped.append(self._number)     # closed before the trainer's next call, whose thread may be another

@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+enum { WORD = 8 }; /* bytes */
+
 enum status check_given(const void *argument, const char *name, const char *call)
 {
     return argument ? OK : fail(ERR_ARGUMENT, "%s: %s is NULL", call, name);
@@ -21,12 +23,30 @@ static size_t arguments_size_of(const void *counted)
     return size;
 }
 
-enum status check_struct(const void *result, const char *name, const char *call)
+enum status check_struct(const void *given, const char *name, const char *call)
 {
-    TRY(check_given(result, name, call));
-    return arguments_size_of(result) > sizeof(size_t)
-               ? OK
-               : fail(ERR_ARGUMENT, "%s: the size of %s is not set: begin with {.size = sizeof %s}", call, name, name);
+    TRY(check_given(given, name, call));
+    size_t size = arguments_size_of(given);
+    if (size <= sizeof size)
+        return fail(ERR_ARGUMENT, "%s: the size of %s is not set: it is the sizeof of its struct", call, name);
+    return size % WORD == 0 ? OK
+                            : fail(ERR_ARGUMENT,
+                                   "%s: the size of %s is %zu, which ends inside a member: it is the sizeof of its "
+                                   "struct",
+                                   call, name, size);
+}
+
+enum status check_filled(const void *given, size_t known_size, const char *name, const char *call)
+{
+    TRY(check_struct(given, name, call));
+    const char *bytes = given;
+    for (size_t i = known_size; i < arguments_size_of(given); i++)
+        if (bytes[i])
+            return fail(ERR_UNSUPPORTED,
+                        "%s: %s has %zu bytes, and this libhone knows the first %zu: what is set after them it cannot do. Take a "
+                        "newer libhone, or leave it 0",
+                        call, name, arguments_size_of(given), known_size);
+    return OK;
 }
 
 static size_t arguments_smaller(size_t a, size_t b)
@@ -36,13 +56,13 @@ static size_t arguments_smaller(size_t a, size_t b)
 
 void hand_over(void *result, const void *filled, size_t filled_size)
 {
-    size_t known = sizeof(size_t), end = arguments_smaller(arguments_size_of(result), filled_size);
-    memcpy((char *)result + known, (const char *)filled + known, end - known);
+    size_t begin = sizeof(size_t), size = arguments_size_of(result), end = arguments_smaller(size, filled_size);
+    memcpy((char *)result + begin, (const char *)filled + begin, end - begin);
+    memset((char *)result + end, 0, size - end);
 }
 
 void take_over(void *taken, size_t taken_size, const void *given)
 {
-    memset(taken, 0, taken_size);
     memcpy(taken, given, arguments_smaller(arguments_size_of(given), taken_size));
 }
 

@@ -2,12 +2,13 @@
 #include "api/datum.h"
 
 #include <math.h>
+#include <stdio.h>
 
 #include "base/number.h"
 
 static hone_datum datum_whole(const hone_datum *given)
 {
-    hone_datum d;
+    hone_datum d = {0};
     take_over(&d, sizeof d, given);
     return d;
 }
@@ -16,11 +17,9 @@ enum status datum_check_all(const hone_datum *const *data, int64_t count, const 
 {
     TRY(check_count(data, count, "data", call));
     for (int64_t i = 0; i < count; i++) {
-        if (!data[i])
-            return fail(ERR_ARGUMENT, "%s: datum %lld is NULL", call, (long long)i);
-        if (data[i]->size <= sizeof(size_t))
-            return fail(ERR_ARGUMENT, "%s: the size of datum %lld is not set: begin with {.size = sizeof(hone_datum)}", call,
-                        (long long)i);
+        char name[32];
+        snprintf(name, sizeof name, "datum %lld", (long long)i);
+        TRY(check_filled(data[i], sizeof(hone_datum), name, call));
         hone_datum d = datum_whole(data[i]);
         if (d.count < 0)
             return fail(ERR_ARGUMENT, "%s: datum %lld has %lld tokens", call, (long long)i, (long long)d.count);
@@ -43,7 +42,7 @@ static enum status check_tokens(const int32_t *ids, int64_t first, int64_t end, 
 static enum status check_numbers(const float *numbers, const struct sequence *asks, const char *member, int64_t count, int64_t at,
                                  const struct datum_rules *r)
 {
-    for (int64_t i = 0; numbers && i < count; i++)
+    for (int64_t i = 1; numbers && i < count; i++)
         if (!isfinite(numbers[i]) && (!asks || sequence_asks(asks, i)))
             return fail(ERR_ARGUMENT, "%s: %s[%lld] of datum %lld is %g: it is a finite number", r->call, member, (long long)i,
                         (long long)at, (double)numbers[i]);

@@ -5,8 +5,19 @@
 
 #include "api/model_session.h"
 #include "base/process.h"
+#include "train/slots.h"
 
 /* --- options ------------------------------------------------------------------------------------------------------------ */
+
+static struct hone_options *new_options(enum user_command command)
+{
+    struct hone_options *o = memory_alloc(sizeof *o);
+    if (!o)
+        return NULL;
+    o->command = command;
+    options_init(&o->values, &o->arena);
+    return o;
+}
 
 hone_status hone_options_create(hone_options **out, const char *command)
 {
@@ -15,18 +26,17 @@ hone_status hone_options_create(hone_options **out, const char *command)
     *out = NULL;
     GIVEN(command);
     CHECK(options_command(&which, command));
-    struct hone_options *o = memory_alloc(sizeof *o);
+    struct hone_options *o = new_options(which);
     if (!o)
         return HONE_ERR_MEMORY;
-    handle_add(&o->handle, HANDLE_OPTIONS);
-    o->command = which;
-    options_init(&o->values, &o->arena);
-    *out = o;
+    *out = handle_add(&o->handle, HANDLE_OPTIONS);
     return HONE_OK;
 }
 
-static void free_options(struct hone_options *o)
+void options_free(struct hone_options *o)
 {
+    if (!o)
+        return;
     for (int i = 0; i < OPTIONS; i++)
         buffer_free(&o->text[i]);
     arena_free(&o->arena);
@@ -35,23 +45,22 @@ static void free_options(struct hone_options *o)
 
 void hone_options_destroy(hone_options *o)
 {
-    if (handle_release(o, HANDLE_OPTIONS))
-        free_options(o);
+    options_free((void *)handle_release(o, HANDLE_OPTIONS));
 }
 
 hone_status options_leave(const struct hone_options *o, enum status status)
 {
-    if (handle_leave(o))
-        free_options((struct hone_options *)o);
+    struct hone_options *own = (struct hone_options *)o;
+    if (handle_leave(&own->handle))
+        options_free(own);
     return (hone_status)status;
 }
 
 enum status options_copy(struct hone_options **out, const struct hone_options *from)
 {
-    hone_status status = hone_options_create(out, options_command_name(from->command));
-    if (status != HONE_OK)
-        return (enum status)status;
-    struct hone_options *o = *out;
+    struct hone_options *o = *out = new_options(from->command);
+    if (!o)
+        return ERR_MEMORY;
     struct arena *arena = o->values.arena;
     o->values = from->values;
     o->values.arena = arena;
@@ -73,7 +82,7 @@ enum status options_copy(struct hone_options **out, const struct hone_options *f
 #include "config/options.def"
     if (copied)
         return OK;
-    hone_options_destroy(o);
+    options_free(o);
     *out = NULL;
     return ERR_MEMORY;
 }
@@ -85,19 +94,20 @@ static void free_model(struct hone_model *m)
     model_session_close(&m->session);
     data_close(&m->data);
     chat_close(m->chat);
-    hone_options_destroy(m->options);
+    options_free(m->options);
     memory_free(m);
 }
 
 void hone_model_close(hone_model *m)
 {
-    if (handle_release(m, HANDLE_MODEL))
-        free_model(m);
+    struct handle *released = handle_release(m, HANDLE_MODEL);
+    if (released)
+        free_model((void *)released);
 }
 
 hone_status model_leave(struct hone_model *m, enum status status)
 {
-    if (handle_leave(m))
+    if (handle_leave(&m->handle))
         free_model(m);
     return (hone_status)status;
 }
@@ -116,19 +126,44 @@ enum status model_chat(struct hone_model *m)
 static void free_trainer(struct hone_trainer *t)
 {
     trainer_close(&t->trainer);
-    hone_options_destroy(t->options);
+    options_free(t->options);
     memory_free(t);
 }
 
 void hone_trainer_close(hone_trainer *t)
 {
-    if (handle_release(t, HANDLE_TRAINER))
-        free_trainer(t);
+    struct handle *released = handle_release(t, HANDLE_TRAINER);
+    if (released)
+        free_trainer((void *)released);
+}
+
+static enum status check_entered(struct hone_trainer *t)
+{
+    enum status status = slots_check_selected(&t->trainer);
+    if (status != OK)
+        trainer_leave(t, status);
+    return status;
+}
+
+enum status trainer_enter(struct hone_trainer **t, const char *call)
+{
+    struct handle *h;
+    TRY(handle_enter(&h, *t, HANDLE_TRAINER, call));
+    *t = (void *)h;
+    return check_entered(*t);
+}
+
+enum status trainer_enter_nested(struct hone_trainer **t, const char *call)
+{
+    struct handle *h;
+    TRY(handle_enter_nested(&h, *t, HANDLE_TRAINER, call));
+    *t = (void *)h;
+    return check_entered(*t);
 }
 
 hone_status trainer_leave(struct hone_trainer *t, enum status status)
 {
-    if (handle_leave(t))
+    if (handle_leave(&t->handle))
         free_trainer(t);
     return (hone_status)status;
 }

@@ -1,4 +1,4 @@
-/* What the public handles are. */
+/* What the public handles are: a caller has a number in place of each (base/handle.h), which ENTER turns into the struct. */
 #ifndef API_HANDLES_H
 #define API_HANDLES_H
 
@@ -42,8 +42,9 @@ struct hone_trainer {
     double startup_seconds;
 };
 
-/* A new handle with the same values. */
+/* With the same values, and for no caller. */
 enum status options_copy(struct hone_options **out, const struct hone_options *from);
+void options_free(struct hone_options *o); /* NULL is fine */
 
 /* The chat of a model, opened when it is first needed. */
 enum status model_chat(struct hone_model *m);
@@ -55,6 +56,10 @@ hone_step public_step(const struct step *s);
 hone_status options_leave(const struct hone_options *o, enum status status);
 hone_status model_leave(struct hone_model *m, enum status status);
 hone_status trainer_leave(struct hone_trainer *t, enum status status);
+
+/* ENTER for a call that is for the trainer's selected slot: ERR_ARGUMENT while none is selected. */
+enum status trainer_enter(struct hone_trainer **t, const char *call);
+enum status trainer_enter_nested(struct hone_trainer **t, const char *call);
 
 /* What came of an answer, for the caller. */
 void hand_over_answer(hone_generate_result *result, const struct answered *answered);

@@ -10,19 +10,24 @@ static enum status check_scored(const hone_datum *const *data, int64_t count, fl
     return count ? check_given(logprobs, "logprobs", call) : OK;
 }
 
-/* All are checked before the first is computed. */
+/* All are checked before the first is computed. Ranks make as many calls. */
 static enum status score_all(struct scorer *scorer, const hone_datum *const *data, int64_t count, float *const *logprobs,
                              const struct datum_rules *rules)
 {
     struct sequence piece[DATA_AT_ONCE];
-    TRY(datum_check_each(data, count, rules));
-    for (int64_t done = 0, n; done < count; done += n) {
+    int64_t calls = divide_up(count, DATA_AT_ONCE);
+    enum status status = OK;
+    TRY(score_join(scorer, datum_check_each(data, count, rules), &calls));
+    for (int64_t done = 0, n; calls > 0; calls--, done += n) {
         n = min(count - done, DATA_AT_ONCE);
         for (int64_t i = 0; i < n; i++)
             TRY(datum_take(&piece[i], data, done + i, rules));
-        TRY(score_run(scorer, piece, n, done, logprobs + done));
+        enum status scored = score_run(scorer, piece, n, done, n ? logprobs + done : NULL);
+        status = status == OK ? scored : status;
+        if (!score_goes_on(scorer, scored))
+            return status;
     }
-    return OK;
+    return status;
 }
 
 static enum status score_model(struct hone_model *m, const hone_datum *const *data, int64_t count, float *const *logprobs,
@@ -40,7 +45,7 @@ static enum status score_model(struct hone_model *m, const hone_datum *const *da
 hone_status hone_logprobs(hone_model *m, const hone_datum *const *data, int64_t count, float *const *logprobs)
 {
     CHECK(check_scored(data, count, logprobs, __func__));
-    CHECK(handle_enter(m, HANDLE_MODEL, __func__));
+    ENTER(m, HANDLE_MODEL, __func__);
     return model_leave(m, score_model(m, data, count, logprobs, __func__));
 }
 
@@ -63,6 +68,6 @@ hone_status hone_trainer_logprobs(hone_trainer *t, const hone_datum *const *data
 {
     CHECK(check_flags(flags, HONE_LOGPROBS_BASE, "flags", __func__));
     CHECK(check_scored(data, count, logprobs, __func__));
-    CHECK(handle_enter_nested(t, HANDLE_TRAINER, __func__));
+    CHECK(trainer_enter_nested(&t, __func__));
     return trainer_leave(t, score_trainer(&t->trainer, data, count, flags & HONE_LOGPROBS_BASE, logprobs, __func__));
 }

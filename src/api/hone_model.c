@@ -1,6 +1,5 @@
 /* hone.h: models, evaluation, generation. */
 #include <math.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "api/handles.h"
@@ -23,12 +22,11 @@ static enum status model_open_model(struct hone_model **out, const struct hone_o
     if (status == OK)
         status = named_adapter_check(m->options->values.adapter);
     if (status != OK) {
-        hone_options_destroy(m->options);
+        options_free(m->options);
         memory_free(m);
         return status;
     }
-    handle_add(&m->handle, HANDLE_MODEL);
-    *out = m;
+    *out = handle_add(&m->handle, HANDLE_MODEL);
     return OK;
 }
 
@@ -36,7 +34,7 @@ hone_status hone_model_open(hone_model **out, const hone_options *options)
 {
     GIVEN(out);
     *out = NULL;
-    CHECK(handle_enter(options, HANDLE_OPTIONS, __func__));
+    ENTER(options, HANDLE_OPTIONS, __func__);
     return options_leave(options, model_open_model(out, options));
 }
 
@@ -86,10 +84,10 @@ static enum status run_eval(struct hone_model *m, struct session *s, struct data
         .allocated_bytes = s->device->counters.bytes,
         .peak_bytes = total + s->process_bytes,
         .shared_bytes = session_shared(s),
+        .dtype = session_dtype(s),
+        .device = s->device->class->name,
     };
     process_memory(&now, &result->peak_rss_bytes);
-    snprintf(result->dtype, sizeof result->dtype, "%s", session_dtype(s));
-    snprintf(result->device, sizeof result->device, "%s", s->device->class->name);
     return OK;
 }
 
@@ -115,7 +113,7 @@ hone_status hone_eval_data(hone_model *m, char **json)
 {
     GIVEN(json);
     *json = NULL;
-    CHECK(handle_enter(m, HANDLE_MODEL, __func__));
+    ENTER(m, HANDLE_MODEL, __func__);
     return model_leave(m, eval_data(m, json));
 }
 
@@ -135,7 +133,7 @@ hone_status hone_eval(hone_model *m, hone_progress progress, void *context, hone
 {
     hone_eval_result filled = {0};
     CHECK(check_struct(result, "result", __func__));
-    CHECK(handle_enter(m, HANDLE_MODEL, __func__));
+    ENTER(m, HANDLE_MODEL, __func__);
     enum status status = model_eval(m, &(struct progress){progress, context}, &filled);
     hand_over(result, &filled, sizeof filled);
     return model_leave(m, status);
@@ -156,7 +154,7 @@ hone_status hone_generate(hone_model *m, hone_text_sink sink, void *context, hon
     struct stream stream = {.sink = sink, .context = context};
     struct answered answered = {0};
     CHECK(check_struct(result, "result", __func__));
-    CHECK(handle_enter(m, HANDLE_MODEL, __func__));
+    ENTER(m, HANDLE_MODEL, __func__);
     enum status status = generate(m, &stream, &answered);
     stream_free(&stream);
     hand_over_answer(result, &answered);

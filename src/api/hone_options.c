@@ -71,7 +71,7 @@ hone_status hone_options_set(hone_options *o, const char *key, const char *value
 {
     enum option which;
     GIVEN(key);
-    CHECK(handle_enter(o, HANDLE_OPTIONS, __func__));
+    ENTER(o, HANDLE_OPTIONS, __func__);
     if (value)
         return options_leave(o, options_set(&o->values, o->command, key, value, key));
     enum status status = options_find(key, &which);
@@ -83,7 +83,7 @@ hone_status hone_options_set(hone_options *o, const char *key, const char *value
 hone_status hone_options_load(hone_options *o, const char *yaml_path)
 {
     CHECK(check_text(yaml_path, "yaml_path", __func__));
-    CHECK(handle_enter(o, HANDLE_OPTIONS, __func__));
+    ENTER(o, HANDLE_OPTIONS, __func__);
     return options_leave(o, options_load_yaml(&o->values, o->command, yaml_path));
 }
 
@@ -102,7 +102,7 @@ hone_status hone_options_parse(hone_options *o, int argc, char **argv)
     CHECK(check_count(argv, argc, "argv", __func__));
     for (int i = 0; i < argc; i++)
         CHECK(check_given(argv[i], "an argument", __func__));
-    CHECK(handle_enter(o, HANDLE_OPTIONS, __func__));
+    ENTER(o, HANDLE_OPTIONS, __func__);
     enum status status = options_parse(&o->values, o->command, argc, argv, &rest);
     enum option unnamed = OPTION_run_dir;
     if (status == OK && rest.count)
@@ -122,7 +122,7 @@ hone_status hone_options_write(const hone_options *o, char **yaml)
     struct buffer text = {0};
     GIVEN(yaml);
     *yaml = NULL;
-    CHECK(handle_enter(o, HANDLE_OPTIONS, __func__));
+    ENTER(o, HANDLE_OPTIONS, __func__);
     enum status status = options_write(&o->values, &text);
     if (status == OK)
         *yaml = text.data;
@@ -135,7 +135,7 @@ hone_status hone_options_json(const hone_options *o, char **json)
 {
     GIVEN(json);
     *json = NULL;
-    CHECK(handle_enter(o, HANDLE_OPTIONS, __func__));
+    ENTER(o, HANDLE_OPTIONS, __func__);
     return options_leave(o, json_result(options_json(&o->values), json));
 }
 
@@ -146,7 +146,7 @@ hone_status hone_options_get(hone_options *o, const char *key, const char **valu
     *value = NULL;
     GIVEN(key);
     CHECK(options_find(key, &which));
-    CHECK(handle_enter(o, HANDLE_OPTIONS, __func__));
+    ENTER(o, HANDLE_OPTIONS, __func__);
     struct buffer *text = &o->text[which];
     text->size = 0;
     enum status status = options_get(&o->values, which, text);

@@ -14,7 +14,7 @@ static hone_status reports_report(const hone_options *options, char **json, comm
     json_t *tree = NULL;
     CHECK(check_given(json, "json", call));
     *json = NULL;
-    CHECK(handle_enter(options, HANDLE_OPTIONS, call));
+    ENTER(options, HANDLE_OPTIONS, call);
     enum status status = command(&options->values, options->command, &tree);
     return options_leave(options, hand_report(tree, json, status));
 }
@@ -24,7 +24,7 @@ hone_status hone_init(const hone_options *options, char **json)
     json_t *tree = NULL;
     GIVEN(json);
     *json = NULL;
-    CHECK(handle_enter(options, HANDLE_OPTIONS, __func__));
+    ENTER(options, HANDLE_OPTIONS, __func__);
     enum status status = command_init(&options->values, options->command, &tree);
     status = hand_report(json_incref(tree), json, status);
     if (status == OK)
@@ -119,7 +119,7 @@ hone_status hone_pull(const hone_options *options, hone_pull_progress progress, 
     json_t *tree = NULL;
     GIVEN(json);
     *json = NULL;
-    CHECK(handle_enter(options, HANDLE_OPTIONS, __func__));
+    ENTER(options, HANDLE_OPTIONS, __func__);
     enum status status = command_pull(&options->values, progress ? reports_pass_on : NULL, &watch, &tree);
     return options_leave(options, hand_report(tree, json, status));
 }
@@ -129,7 +129,7 @@ hone_status hone_confine(const hone_options *options, void (*refused)(const char
     json_t *tree = NULL;
     GIVEN(json);
     *json = NULL;
-    CHECK(handle_enter(options, HANDLE_OPTIONS, __func__));
+    ENTER(options, HANDLE_OPTIONS, __func__);
     enum status status = command_confine(&options->values, options->command, hone_ranks() == 1, refused, &tree);
     return options_leave(options, hand_report(tree, json, status));
 }

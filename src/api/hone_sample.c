@@ -10,7 +10,7 @@
 static enum status check_prompt(const int32_t *ids, int64_t count, const hone_sampling *sampling,
                                 const hone_generate_result *result, const char *call)
 {
-    TRY(check_struct(sampling, "sampling", call));
+    TRY(check_filled(sampling, sizeof *sampling, "sampling", call));
     TRY(check_struct(result, "result", call));
     TRY(check_count(ids, count, "ids", call));
     return count ? OK : fail(ERR_ARGUMENT, "%s: the prompt has no tokens", call);
@@ -28,7 +28,7 @@ static enum status sample_check_ids(const int32_t *ids, int64_t count, int64_t v
 /* The caller's settings, checked. */
 static enum status take_settings(struct answer *a, const hone_sampling *given, int64_t vocabulary, const char *call)
 {
-    hone_sampling s;
+    hone_sampling s = {0};
     take_over(&s, sizeof s, given);
     if (s.max_new_tokens < 1)
         return fail(ERR_ARGUMENT, "%s: max_new_tokens is %lld: it is at least 1", call, (long long)s.max_new_tokens);
@@ -73,7 +73,7 @@ hone_status hone_sample_tokens(hone_model *m, const int32_t *ids, int64_t count,
     struct stream stream = {.token_sink = sink, .context = context};
     struct answered answered = {0};
     CHECK(check_prompt(ids, count, sampling, result, __func__));
-    CHECK(handle_enter(m, HANDLE_MODEL, __func__));
+    ENTER(m, HANDLE_MODEL, __func__);
     enum status status = sample_model(m, ids, count, sampling, &stream, &answered, __func__);
     stream_free(&stream);
     hand_over_answer(result, &answered);
@@ -116,7 +116,7 @@ hone_status hone_trainer_sample_tokens(hone_trainer *t, const int32_t *ids, int6
     struct stream stream = {.token_sink = sink, .context = context};
     struct answered answered = {0};
     CHECK(check_prompt(ids, count, sampling, result, __func__));
-    CHECK(handle_enter_nested(t, HANDLE_TRAINER, __func__));
+    CHECK(trainer_enter_nested(&t, __func__));
     enum status status = sample_tokens(&t->trainer, ids, count, sampling, &stream, &answered, __func__);
     stream_free(&stream);
     hand_over_answer(result, &answered);
@@ -144,7 +144,7 @@ hone_status hone_trainer_sample(hone_trainer *t, const char *prompt, int64_t max
     if (max_new_tokens < 1)
         return (hone_status)fail(ERR_ARGUMENT, "%s: max_new_tokens is %lld: it is at least 1", __func__,
                                  (long long)max_new_tokens);
-    CHECK(handle_enter_nested(t, HANDLE_TRAINER, __func__));
+    CHECK(trainer_enter_nested(&t, __func__));
     enum status status = sample_text(&t->trainer, prompt, max_new_tokens, &stream, &row, &answered);
     stream_free(&stream);
     chat_row_free(&row);

@@ -1,5 +1,6 @@
 /* hone.h: gradients, steps, and what they have made of the trained tensors. */
 #include <math.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -7,6 +8,7 @@
 #include "api/handles.h"
 #include "base/number.h"
 #include "job/loss_names.h"
+#include "state/ranks_agree.h"
 #include "state/trained.h"
 
 /* --- gradients ---------------------------------------------------------------------------------------------------------- */
@@ -27,14 +29,33 @@ static bool steps_ask(void *context, int64_t sequence, int64_t first, int64_t ro
     return a->own(a->context, a->first + sequence, first, rows, vocabulary, logits, gradient, loss) == 0;
 }
 
-static enum status add_piece(struct stepper *st, struct adding *a, const struct sequence *piece, int64_t count, double *sum,
-                             double *weight)
+/* What was added before a failure counts too. */
+static enum status add_piece(struct stepper *st, struct adding *a, const struct sequence *piece, int64_t count,
+                             hone_loss_sum *filled)
 {
-    return a->own ? stepper_add_with(st, piece, count, steps_ask, a, sum, weight)
-                  : stepper_add_for(st, &a->loss, piece, count, a->logprobs ? a->logprobs + a->first : NULL, sum, weight);
+    double sum, weight;
+    int64_t before = st->sums.tokens;
+    enum status status =
+        a->own ? stepper_add_with(st, piece, count, steps_ask, a, &sum, &weight)
+               : stepper_add_for(st, &a->loss, piece, count, a->logprobs ? a->logprobs + a->first : NULL, &sum, &weight);
+    filled->sum += sum;
+    filled->weight += weight;
+    filled->tokens += st->sums.tokens - before;
+    a->first += count;
+    return status;
 }
 
-/* All of the data are checked before the first is added. */
+static enum status check_exchange(const struct stepper *st, const char *call)
+{
+    return st->diloco.on ? fail(ERR_UNSUPPORTED,
+                                "%s: with sync_every above 1 ranks exchange their weights in hone_train only: open the trainer "
+                                "without it",
+                                call)
+                         : OK;
+}
+
+/* All of the data are checked before the first is added. Where programs have collectives, a rank that has no more data, or was
+ * stopped, makes the calls of the others with none. */
 static enum status add_data(struct trainer *t, struct adding *a, const hone_datum *const *data, int64_t count,
                             hone_loss_sum *filled, const char *call)
 {
@@ -46,19 +67,19 @@ static enum status add_data(struct trainer *t, struct adding *a, const hone_datu
                                       .loss = a->own ? NULL : loss_of(a->loss.id),
                                       .plain = a->own};
     struct sequence piece[DATA_AT_ONCE];
-    TRY(datum_check_each(data, count, &rules));
-    for (int64_t n; a->first < count; a->first += n) {
-        double sum, weight;
-        n = min(count - a->first, DATA_AT_ONCE);
-        for (int64_t i = 0; i < n; i++) {
+    int64_t calls = divide_up(count, DATA_AT_ONCE);
+    bool together = engine_in_step(&t->build.session.engine);
+    enum status status = OK;
+    TRY(check_exchange(&t->stepper, call));
+    TRY(stepper_join(&t->stepper, datum_check_each(data, count, &rules), &calls));
+    for (; calls > 0 && (status == OK || (together && status == ERR_STOPPED)); calls--) {
+        int64_t n = status == OK ? min(count - a->first, DATA_AT_ONCE) : 0;
+        for (int64_t i = 0; i < n; i++)
             TRY(datum_take(&piece[i], data, a->first + i, &rules));
-            filled->tokens += piece[i].count;
-        }
-        TRY(add_piece(&t->stepper, a, piece, n, &sum, &weight));
-        filled->sum += sum;
-        filled->weight += weight;
+        enum status added = add_piece(&t->stepper, a, piece, n, filled);
+        status = status == OK ? added : status;
     }
-    return OK;
+    return status;
 }
 
 static hone_status forward_backward(hone_trainer *t, struct adding *a, const hone_datum *const *data, int64_t count,
@@ -67,7 +88,7 @@ static hone_status forward_backward(hone_trainer *t, struct adding *a, const hon
     hone_loss_sum filled = {0};
     CHECK(check_struct(sum, "sum", call));
     CHECK(datum_check_all(data, count, call));
-    CHECK(handle_enter(t, HANDLE_TRAINER, call));
+    CHECK(trainer_enter(&t, call));
     enum status status = add_data(&t->trainer, a, data, count, &filled, call);
     hand_over(sum, &filled, sizeof filled);
     return trainer_leave(t, status);
@@ -78,7 +99,7 @@ static enum status take_loss(struct loss_use *use, const hone_loss *given, const
     hone_loss loss = {0};
     enum loss_id id = LOSS_cross_entropy;
     if (given) {
-        TRY(check_struct(given, "loss", call));
+        TRY(check_filled(given, sizeof *given, "loss", call));
         take_over(&loss, sizeof loss, given);
     }
     if (loss.name)
@@ -87,6 +108,9 @@ static enum status take_loss(struct loss_use *use, const hone_loss *given, const
     TRY(check_count(loss.settings, loss.count, "settings", call));
     for (int64_t i = 0; i < loss.count; i++) {
         TRY(check_given(loss.settings[i].name, "the name of a setting", call));
+        if (loss.settings[i].text)
+            return fail(ERR_UNSUPPORTED, "%s: the setting %s has a text: those of this libhone are numbers", call,
+                        loss.settings[i].name);
         TRY(loss_set(use, loss.settings[i].name, loss.settings[i].value));
     }
     return OK;
@@ -143,39 +167,75 @@ static hone_optim optim_defaults(const struct stepper *st)
 hone_status hone_trainer_optim_defaults(hone_trainer *t, hone_optim *optim)
 {
     CHECK(check_struct(optim, "optim", __func__));
-    CHECK(handle_enter(t, HANDLE_TRAINER, __func__));
+    CHECK(trainer_enter(&t, __func__));
     hone_optim filled = optim_defaults(&t->trainer.stepper);
     hand_over(optim, &filled, sizeof filled);
     return trainer_leave(t, OK);
 }
 
+/* The numbers of hone_optim. In float32, in which steps are computed, a small one would become 0: where that has a meaning of its
+ * own, it is refused. */
+static const struct optim_number {
+    const char *name;
+    size_t at;
+    float below;
+    bool means_by_0;
+} optim_numbers[] = {
+    {"learning_rate", offsetof(hone_optim, learning_rate), INFINITY, false},
+    {"beta1", offsetof(hone_optim, beta1), 1, false},
+    {"beta2", offsetof(hone_optim, beta2), 1, false},
+    {"epsilon", offsetof(hone_optim, epsilon), INFINITY, true},
+    {"weight_decay", offsetof(hone_optim, weight_decay), INFINITY, false},
+    {"max_grad_norm", offsetof(hone_optim, max_grad_norm), INFINITY, true},
+    {"divisor", offsetof(hone_optim, divisor), INFINITY, true},
+};
+
+enum { OPTIM_NUMBERS = sizeof optim_numbers / sizeof *optim_numbers };
+
+static double optim_value(const hone_optim *o, int number)
+{
+    double value;
+    memcpy(&value, (const char *)o + optim_numbers[number].at, sizeof value);
+    return value;
+}
+
 /* A struct that nobody filled has an epsilon of 0. */
 static enum status check_optim(const hone_optim *o, const char *call)
 {
-    const struct {
-        const char *name;
-        double value, below;
-    } members[] = {{"learning_rate", o->learning_rate, INFINITY},
-                   {"beta1", o->beta1, 1},
-                   {"beta2", o->beta2, 1},
-                   {"weight_decay", o->weight_decay, INFINITY},
-                   {"max_grad_norm", o->max_grad_norm, INFINITY},
-                   {"divisor", o->divisor, INFINITY}};
-    if (!(o->epsilon > 0 && isfinite(o->epsilon)))
-        return fail(ERR_ARGUMENT, "%s: epsilon is %g: it is above 0; hone_trainer_optim_defaults fills optim", call, o->epsilon);
-    for (size_t i = 0; i < sizeof members / sizeof *members; i++)
-        if (!(members[i].value >= 0 && members[i].value < members[i].below))
-            return fail(ERR_ARGUMENT, "%s: %s is %g: it is at least 0%s", call, members[i].name, members[i].value,
-                        members[i].below == 1 ? " and below 1" : " and finite");
+    static const double EPSILON_MIN = 1e-30;
+    if (!(o->epsilon >= EPSILON_MIN && o->epsilon <= 1))
+        return fail(ERR_ARGUMENT, "%s: epsilon is %g: it is %g to 1; hone_trainer_optim_defaults fills optim", call, o->epsilon,
+                    EPSILON_MIN);
+    for (int i = 0; i < OPTIM_NUMBERS; i++) {
+        const struct optim_number *n = &optim_numbers[i];
+        double value = optim_value(o, i);
+        float number = (float)value;
+        if (!(value >= 0 && number < n->below) || (n->means_by_0 && number == 0 && value > 0))
+            return fail(ERR_ARGUMENT, "%s: %s is %.9g: it is %s, also as float32", call, n->name, value,
+                        n->below == 1   ? "at least 0 and below 1"
+                        : n->means_by_0 ? "0, or above 0 and finite"
+                                        : "at least 0 and finite");
+    }
     return OK;
+}
+
+/* Ranks that step differently would have other weights from then on. */
+static enum status optim_agree(const struct stepper *st, const hone_optim *o, const char *call)
+{
+    struct rank_number numbers[OPTIM_NUMBERS];
+    TRY(group_agree(st->build->group, check_optim(o, call)));
+    for (int i = 0; i < OPTIM_NUMBERS; i++)
+        numbers[i] = (struct rank_number){optim_numbers[i].name, optim_value(o, i)};
+    return ranks_agree_numbers(st->build->group, numbers, OPTIM_NUMBERS);
 }
 
 static enum status optim_step(struct stepper *st, const hone_optim *given, struct step *step, const char *call)
 {
     hone_optim o = optim_defaults(st);
     if (given)
-        memcpy(&o, given, (size_t)min((int64_t)given->size, (int64_t)sizeof o));
-    TRY(check_optim(&o, call));
+        take_over(&o, sizeof o, given);
+    TRY(check_exchange(st, call));
+    TRY(optim_agree(st, &o, call));
     const struct optimizer_settings settings = {.learning_rate = o.learning_rate,
                                                 .beta1 = o.beta1,
                                                 .beta2 = o.beta2,
@@ -185,13 +245,19 @@ static enum status optim_step(struct stepper *st, const hone_optim *given, struc
     return stepper_step_with(st, &settings, o.divisor, step);
 }
 
+hone_status hone_trainer_clear_gradients(hone_trainer *t)
+{
+    CHECK(trainer_enter(&t, __func__));
+    return trainer_leave(t, stepper_clear(&t->trainer.stepper));
+}
+
 hone_status hone_trainer_optim_step(hone_trainer *t, const hone_optim *optim, hone_step *step)
 {
     struct step s;
     CHECK(check_struct(step, "step", __func__));
     if (optim)
-        CHECK(check_struct(optim, "optim", __func__));
-    CHECK(handle_enter(t, HANDLE_TRAINER, __func__));
+        CHECK(check_filled(optim, sizeof *optim, "optim", __func__));
+    CHECK(trainer_enter(&t, __func__));
     enum status status = optim_step(&t->trainer.stepper, optim, &s, __func__);
     if (status == OK) {
         hone_step filled = public_step(&s);
@@ -206,7 +272,7 @@ hone_status hone_trainer_tensors(hone_trainer *t, char **json)
 {
     GIVEN(json);
     *json = NULL;
-    CHECK(handle_enter_nested(t, HANDLE_TRAINER, __func__));
+    ENTER_NESTED(t, HANDLE_TRAINER, __func__);
     json_t *list = NULL;
     enum status status = trained_json(&t->trainer.build, &list);
     if (status == OK)
@@ -217,6 +283,8 @@ hone_status hone_trainer_tensors(hone_trainer *t, char **json)
 static enum status read_tensor(struct trainer *t, const char *name, bool gradient, float *values, int64_t *count)
 {
     TRY(stepper_at_rest(&t->stepper));
+    if (gradient)
+        TRY(stepper_clear_stale(&t->stepper));
     return trained_read(&t->build, name, gradient, values, count);
 }
 
@@ -227,6 +295,6 @@ hone_status hone_trainer_read_tensor(hone_trainer *t, const char *name, hone_ten
     if (kind != HONE_TENSOR_WEIGHT && kind != HONE_TENSOR_GRADIENT)
         return (hone_status)fail(ERR_ARGUMENT, "%s: kind is %d: it is HONE_TENSOR_WEIGHT or HONE_TENSOR_GRADIENT", __func__,
                                  (int)kind);
-    CHECK(handle_enter(t, HANDLE_TRAINER, __func__));
+    CHECK(trainer_enter(&t, __func__));
     return trainer_leave(t, read_tensor(&t->trainer, name, kind == HONE_TENSOR_GRADIENT, values, count));
 }

@@ -55,7 +55,7 @@ hone_status hone_tokenize(hone_model *m, const char *text, size_t length, unsign
         return (hone_status)fail(ERR_ARGUMENT, "%s: a text of %zu bytes: at most %d can be tokenized at once", __func__, length,
                                  INT32_MAX);
     CHECK(check_count(text, (int64_t)length, "text", __func__));
-    CHECK(handle_enter(m, HANDLE_MODEL, __func__));
+    ENTER(m, HANDLE_MODEL, __func__);
     return model_leave(m, tokenize(m, text ? text : "", (int64_t)length, flags & HONE_TOKENIZE_SPECIAL, sequence));
 }
 
@@ -85,7 +85,7 @@ hone_status hone_detokenize(hone_model *m, const int32_t *ids, int64_t count, un
     *text = NULL;
     CHECK(check_flags(flags, HONE_DETOKENIZE_SPECIAL, "flags", __func__));
     CHECK(check_count(ids, count, "ids", __func__));
-    CHECK(handle_enter(m, HANDLE_MODEL, __func__));
+    ENTER(m, HANDLE_MODEL, __func__);
     return model_leave(m, detokenize(m, ids, count, flags & HONE_DETOKENIZE_SPECIAL, text, length));
 }
 
@@ -124,7 +124,7 @@ hone_status hone_encode_chat(hone_model *m, const char *json, unsigned flags, ho
     *sequence = NULL;
     CHECK(check_flags(flags, HONE_CHAT_PROMPT, "flags", __func__));
     CHECK(check_text(json, "json", __func__));
-    CHECK(handle_enter(m, HANDLE_MODEL, __func__));
+    ENTER(m, HANDLE_MODEL, __func__);
     enum status status = encode_chat(m, json, flags & HONE_CHAT_PROMPT, &row);
     if (status == OK)
         status = make_sequence(&row.tokens, row.mask, sequence);

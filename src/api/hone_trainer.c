@@ -1,6 +1,5 @@
 /* hone.h: training. */
 #include <math.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "api/handles.h"
@@ -14,7 +13,6 @@
 #include "state/checkpoint.h"
 #include "state/disk_budget.h"
 #include "train/loop.h"
-#include "train/slots.h"
 
 static enum status take_uses(struct trainer_uses *uses, const hone_trainer_uses *given, const char *call)
 {
@@ -22,7 +20,7 @@ static enum status take_uses(struct trainer_uses *uses, const hone_trainer_uses 
     *uses = (struct trainer_uses){0};
     if (!given)
         return OK;
-    TRY(check_struct(given, "uses", call));
+    TRY(check_filled(given, sizeof *given, "uses", call));
     take_over(&u, sizeof u, given);
     TRY(check_count(u.losses, u.loss_count, "losses", call));
     for (int64_t i = 0; i < u.loss_count; i++) {
@@ -50,11 +48,10 @@ static enum status trainer_open_trainer(struct hone_trainer **out, const struct 
         t->startup_seconds = clock_since_start();
     }
     if (status == OK) {
-        handle_add(&t->handle, HANDLE_TRAINER);
+        *out = handle_add(&t->handle, HANDLE_TRAINER);
         train_warn_of_base_name(&t->trainer);
-        *out = t;
     } else if (t) {
-        hone_options_destroy(t->options);
+        options_free(t->options);
         memory_free(t);
     }
     return status;
@@ -66,14 +63,14 @@ hone_status hone_trainer_open(hone_trainer **out, const hone_options *options, c
     GIVEN(out);
     *out = NULL;
     CHECK(take_uses(&uses, given, __func__));
-    CHECK(handle_enter(options, HANDLE_OPTIONS, __func__));
+    ENTER(options, HANDLE_OPTIONS, __func__);
     return options_leave(options, trainer_open_trainer(out, options, &uses));
 }
 
 hone_status hone_trainer_get_info(hone_trainer *handle, hone_trainer_info *info)
 {
     CHECK(check_struct(info, "info", __func__));
-    CHECK(handle_enter_nested(handle, HANDLE_TRAINER, __func__));
+    ENTER_NESTED(handle, HANDLE_TRAINER, __func__);
     const struct trainer *t = &handle->trainer;
     const struct session *s = &t->build.session;
     int64_t bytes[LIFE_COUNT], mapped, total = session_bytes(s, bytes, &mapped), now;
@@ -99,6 +96,11 @@ hone_status hone_trainer_get_info(hone_trainer *handle, hone_trainer_info *info)
         .rank = group_rank(t->build.group),
         .ranks = group_size(t->build.group),
         .shared_bytes = session_shared(s),
+        .method = options_word(OPTION_finetuning_type, (int)t->job.options->finetuning_type),
+        .recompute = recompute_name(s->tuning.recompute),
+        .dtype = session_dtype(s),
+        .device = s->device->class->name,
+        .resumed_from = t->snap.resume ? t->snap.resume : "",
     };
     struct disk_budget budget;
     if (t->job.options->output_dir && t->rows.data.row_count && disk_budget_plan(&t->snap, &budget) == OK) {
@@ -108,12 +110,6 @@ hone_status hone_trainer_get_info(hone_trainer *handle, hone_trainer_info *info)
         filled.checkpoints = budget.count;
     }
     process_memory(&now, &filled.peak_rss_bytes);
-    snprintf(filled.method, sizeof filled.method, "%s",
-             options_word(OPTION_finetuning_type, (int)t->job.options->finetuning_type));
-    snprintf(filled.recompute, sizeof filled.recompute, "%s", recompute_name(s->tuning.recompute));
-    snprintf(filled.dtype, sizeof filled.dtype, "%s", session_dtype(s));
-    snprintf(filled.device, sizeof filled.device, "%s", s->device->class->name);
-    snprintf(filled.resumed_from, sizeof filled.resumed_from, "%s", t->snap.resume ? t->snap.resume : "");
     hand_over(info, &filled, sizeof filled);
     return trainer_leave(handle, OK);
 }
@@ -122,7 +118,7 @@ hone_status hone_trainer_data(hone_trainer *handle, char **json)
 {
     GIVEN(json);
     *json = NULL;
-    CHECK(handle_enter_nested(handle, HANDLE_TRAINER, __func__));
+    ENTER_NESTED(handle, HANDLE_TRAINER, __func__);
     const struct trainer *t = &handle->trainer;
     return trainer_leave(handle, json_result(data_summary_run_json(&t->rows.data, &t->rows.sampler, &t->rows.eval_data), json));
 }
@@ -130,7 +126,7 @@ hone_status hone_trainer_data(hone_trainer *handle, char **json)
 hone_status hone_trainer_eval(hone_trainer *handle, double *loss)
 {
     GIVEN(loss);
-    CHECK(handle_enter_nested(handle, HANDLE_TRAINER, __func__));
+    CHECK(trainer_enter_nested(&handle, __func__));
     struct trainer *t = &handle->trainer;
     enum status status = t->rows.eval_data.row_count
                              ? eval_run(&t->build.evaluation, &t->build.session, NULL, NULL, loss)
@@ -143,21 +139,21 @@ hone_status hone_trainer_eval(hone_trainer *handle, double *loss)
 hone_status hone_trainer_save(hone_trainer *t, const char *dir)
 {
     CHECK(check_text(dir, "dir", __func__));
-    CHECK(handle_enter_nested(t, HANDLE_TRAINER, __func__));
+    CHECK(trainer_enter_nested(&t, __func__));
     return trainer_leave(t, checkpoint_save_result(&t->trainer.snap, dir));
 }
 
 hone_status hone_trainer_save_state(hone_trainer *t, const char *dir)
 {
     CHECK(check_text(dir, "dir", __func__));
-    CHECK(handle_enter(t, HANDLE_TRAINER, __func__));
+    CHECK(trainer_enter(&t, __func__));
     return trainer_leave(t, trainer_save_state(&t->trainer, dir));
 }
 
 hone_status hone_trainer_load_state(hone_trainer *t, const char *dir)
 {
     CHECK(check_text(dir, "dir", __func__));
-    CHECK(handle_enter(t, HANDLE_TRAINER, __func__));
+    CHECK(trainer_enter(&t, __func__));
     return trainer_leave(t, trainer_load_state(&t->trainer, dir));
 }
 
@@ -207,20 +203,19 @@ static bool trainer_pass_on(void *context, const struct run_event *e)
 hone_status hone_train(hone_trainer *handle, hone_events events, void *context, hone_train_result *result)
 {
     CHECK(check_struct(result, "result", __func__));
-    CHECK(handle_enter(handle, HANDLE_TRAINER, __func__));
+    CHECK(trainer_enter(&handle, __func__));
     struct trainer *t = &handle->trainer;
     struct listener listener = {events, context, handle};
     struct run_result r = {.loss = NAN};
     const struct hone_options *given = handle->options;
-    enum status status = slots_check_run(t);
+    enum status status = trainer_check_run(t);
     if (status == OK)
         status = train_prepare(t, &given->values, given->command);
     if (status != OK)
         return trainer_leave(handle, status);
     status = train_run(t, &given->values, given->command, trainer_pass_on, &listener, &r);
-    struct arena arena = {0};
     const struct run_state *state = &t->snap.state;
-    const char *best = state->best_step ? checkpoint_path(&arena, t->job.options->output_dir, state->best_step) : NULL;
+    const char *best = state->best_step ? checkpoint_path(&t->snap.arena, t->job.options->output_dir, state->best_step) : NULL;
     hone_train_result filled = {
         .steps = state->step,
         .loss = r.loss,
@@ -233,11 +228,10 @@ hone_status hone_train(hone_trainer *handle, hone_events events, void *context, 
         .best_step = state->best_step,
         .saved_step = r.saved_step,
         .stopped_early = r.stopped_early,
+        .output = t->job.options->output_dir,
+        .checkpoint = r.checkpoint ? r.checkpoint : "",
+        .best_checkpoint = best ? best : "",
     };
-    snprintf(filled.output, sizeof filled.output, "%s", t->job.options->output_dir);
-    snprintf(filled.checkpoint, sizeof filled.checkpoint, "%s", r.checkpoint ? r.checkpoint : "");
-    snprintf(filled.best_checkpoint, sizeof filled.best_checkpoint, "%s", best ? best : "");
-    arena_free(&arena);
     hand_over(result, &filled, sizeof filled);
     return trainer_leave(handle, status);
 }

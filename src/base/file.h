@@ -31,9 +31,8 @@ enum status file_read(struct buffer *buffer, const char *path, int64_t max_bytes
 /* Writes a file so that a reader, also after a crash, sees the old or the new content and never a part. */
 enum status file_replace(const char *path, const void *bytes, int64_t count);
 
-/* Writes a file that must not exist; nothing is left of it if that fails. A private one only its owner may read. */
+/* Writes a file that must not exist; nothing is left of it if that fails. */
 enum status file_create(const char *path, const void *bytes, int64_t count);
-enum status file_create_private(const char *path, const void *bytes, int64_t count);
 
 /* The same as file_replace for content that comes in pieces: open, append any number of times, then commit, or abort to leave
  * the old content. The path must live until then. Every open ends with one of the two, even after an append that failed. */
@@ -109,6 +108,10 @@ bool file_state_of(int fd, char state[static FILE_STATE]);
 /* For what is not above: the caller closes *fd. `flags` are open's; a file that is created follows the umask. *size is -1 for a
  * pipe. */
 enum status file_open(const char *path, int flags, int *fd, int64_t *size);
+
+/* A new file in a directory, to write and to read, without a name: nobody else can open or replace it, and it is gone once it is
+ * closed, however this process ends. */
+enum status file_open_unnamed(const char *dir, int *fd);
 
 /* A number that nobody can know before, for a name next to a file, in 16 hexadecimal digits. */
 unsigned long long file_draw(void);

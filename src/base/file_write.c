@@ -161,10 +161,23 @@ enum status file_create(const char *path, const void *bytes, int64_t count)
     return file_write_new(fd, path, bytes, count);
 }
 
-enum status file_create_private(const char *path, const void *bytes, int64_t count)
+/* Not every file system has files without a name: there one has a name for a moment. */
+enum status file_open_unnamed(const char *dir, int *fd)
 {
-    int fd = file_above(open(path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
-    return fd < 0 ? file_fail(path, "create") : file_write_new(fd, path, bytes, count);
+    *fd = file_above(open(dir, O_TMPFILE | O_EXCL | O_RDWR | O_CLOEXEC, 0600));
+    if (*fd >= 0)
+        return OK;
+    struct arena arena = {0};
+    char *stem = file_join(&arena, dir, "unnamed"), *path = stem ? file_sibling(&arena, stem, ".part") : NULL;
+    enum status status = path ? OK : ERR_MEMORY;
+    if (path)
+        *fd = file_above(open(path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
+    if (path && *fd < 0)
+        status = file_fail(dir, "make a file in");
+    else if (path)
+        unlink(path);
+    arena_free(&arena);
+    return status;
 }
 
 static enum status copy_bytes(struct file_writer *writer, int fd, const char *from, char *chunk)

@@ -6,6 +6,7 @@
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct handle *handles;
+static uintptr_t last; /* the highest number; they are odd, as no pointer is */
 
 static const struct {
     const char *name, *opened_by, *a;
@@ -29,31 +30,32 @@ static void handle_watch_forks(void)
     pthread_atfork(handle_before_fork, handle_after_fork, handle_after_fork);
 }
 
-void handle_add(struct handle *h, enum handle_kind kind)
+void *handle_add(struct handle *h, enum handle_kind kind)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     pthread_once(&once, handle_watch_forks);
     *h = (struct handle){.kind = kind, .process = (int)getpid()};
     pthread_mutex_lock(&lock);
+    h->number = last = last ? last + 2 : 1;
     h->after = handles;
     handles = h;
     pthread_mutex_unlock(&lock);
+    return (void *)h->number;
 }
 
 /* With the lock. NULL: not on the list. */
-static struct handle *handle_find(const void *pointer)
+static struct handle *handle_find(const void *given)
 {
     struct handle *h = handles;
-    while (h && h != pointer)
+    while (h && h->number != (uintptr_t)given)
         h = h->after;
     return h;
 }
 
 /* With the lock. */
-static enum status handle_check(const struct handle *h, const void *pointer, enum handle_kind kind, const char *call,
-                                bool may_nest)
+static enum status handle_check(const struct handle *h, const void *given, enum handle_kind kind, const char *call, bool may_nest)
 {
-    if (!pointer)
+    if (!given)
         return fail(ERR_ARGUMENT, "%s: the %s is NULL: open one with %s, and look at its status", call, kinds[kind].name,
                     kinds[kind].opened_by);
     if (!h || h->released)
@@ -74,11 +76,11 @@ static enum status handle_check(const struct handle *h, const void *pointer, enu
                 h->nested ? h->nested : h->call);
 }
 
-static enum status enter(const void *pointer, enum handle_kind kind, const char *call, bool may_nest)
+static enum status enter(struct handle **out, const void *given, enum handle_kind kind, const char *call, bool may_nest)
 {
     pthread_mutex_lock(&lock);
-    struct handle *h = handle_find(pointer);
-    enum status status = handle_check(h, pointer, kind, call, may_nest);
+    struct handle *h = *out = handle_find(given);
+    enum status status = handle_check(h, given, kind, call, may_nest);
     if (status == OK && h->call)
         h->nested = call;
     else if (status == OK) {
@@ -89,14 +91,14 @@ static enum status enter(const void *pointer, enum handle_kind kind, const char 
     return status;
 }
 
-enum status handle_enter(const void *pointer, enum handle_kind kind, const char *call)
+enum status handle_enter(struct handle **h, const void *given, enum handle_kind kind, const char *call)
 {
-    return enter(pointer, kind, call, false);
+    return enter(h, given, kind, call, false);
 }
 
-enum status handle_enter_nested(const void *pointer, enum handle_kind kind, const char *call)
+enum status handle_enter_nested(struct handle **h, const void *given, enum handle_kind kind, const char *call)
 {
-    return enter(pointer, kind, call, true);
+    return enter(h, given, kind, call, true);
 }
 
 void handle_listen(struct handle *h, bool listens)
@@ -115,10 +117,9 @@ static void unlink_handle(const struct handle *h)
     *link = h->after;
 }
 
-bool handle_leave(const void *pointer)
+bool handle_leave(struct handle *h)
 {
     pthread_mutex_lock(&lock);
-    struct handle *h = handle_find(pointer);
     if (h->nested)
         h->nested = NULL;
     else
@@ -130,15 +131,15 @@ bool handle_leave(const void *pointer)
     return gone;
 }
 
-bool handle_release(const void *pointer, enum handle_kind kind)
+struct handle *handle_release(const void *given, enum handle_kind kind)
 {
     pthread_mutex_lock(&lock);
-    struct handle *h = pointer ? handle_find(pointer) : NULL;
+    struct handle *h = handle_find(given);
     bool ours = h && h->kind == kind && h->process == (int)getpid(), now = ours && !h->call;
     if (now)
         unlink_handle(h);
     else if (ours)
         h->released = true;
     pthread_mutex_unlock(&lock);
-    return now;
+    return now ? h : NULL;
 }

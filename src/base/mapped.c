@@ -49,7 +49,9 @@ static bool same_time(const struct timespec *a, const struct timespec *b)
     return a->tv_sec == b->tv_sec && a->tv_nsec == b->tv_nsec;
 }
 
-/* The note of a map of the same file with the same content; with the guard. */
+/* The note of a map of the same file with the same content; with the guard. Any program can set the time of the last change of
+ * the content, and tools that copy files do: only with the other one, which the system sets, are two files of a name told apart.
+ * That one also changes with a file's mode, and then the same content is mapped once more. */
 static struct note *mapped_find_same(const struct stat *st, int64_t size)
 {
     struct note *n = atomic_load(&notes);

@@ -16,7 +16,6 @@ static json_t *record_value_json(const struct record_field *field, const void *r
     case RECORD_NUMBER: memcpy(&number, at, sizeof number); return json_number(number);
     case RECORD_BOOL: memcpy(&boolean, at, sizeof boolean); return json_boolean(boolean);
     case RECORD_TEXT: memcpy(&text, at, sizeof text); return text ? json_lossy(text) : json_null();
-    case RECORD_CHARS: return json_lossy(at);
     case RECORD_MADE: return field->make(record);
     }
     return NULL;

@@ -14,9 +14,8 @@
 
 #include "base/json.h"
 
-/* NUMBER: null where JSON cannot express it. TEXT: null where it is NULL. CHARS: a text inside the struct. MADE: by a function.
- */
-enum record_kind { RECORD_INT, RECORD_INT64, RECORD_NUMBER, RECORD_BOOL, RECORD_TEXT, RECORD_CHARS, RECORD_MADE };
+/* NUMBER: null where JSON cannot express it. TEXT: null where it is NULL. MADE: by a function. */
+enum record_kind { RECORD_INT, RECORD_INT64, RECORD_NUMBER, RECORD_BOOL, RECORD_TEXT, RECORD_MADE };
 
 struct record_field {
     const char *key; /* NULL: the end of the table */
@@ -34,10 +33,6 @@ struct record_field {
         .key = name, .kind = RECORD_KIND(type, member), .offset = offsetof(type, member)                                         \
     }
 #define RECORD(type, member) RECORD_AS(#member, type, member)
-#define RECORD_CHARS(name, type, member)                                                                                         \
-    {                                                                                                                            \
-        .key = name, .kind = RECORD_CHARS, .offset = offsetof(type, member)                                                      \
-    }
 #define RECORD_MADE(name, function)                                                                                              \
     {                                                                                                                            \
         .key = name, .kind = RECORD_MADE, .make = function                                                                       \

@@ -3,8 +3,8 @@
  *     shared_take … → { shared_fills: fill it } → shared_filled … → shared_await → use it → shared_give
  *
  * A holder that gives up before it has filled the thing leaves that to another one that waits. So that no two wait for each
- * other, a holder of several announces all that it has filled before it waits for any. A holder is an address that no other
- * holder has.
+ * other, a holder waits for nothing while there is something that it has to fill: where shared_await leaves a thing to it, it
+ * fills that before it waits again. A holder is an address that no other holder has.
  *
  * A child of fork sees nothing of what its parent has.
  */

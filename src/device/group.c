@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "base/heartbeat.h"
 #include "base/memory.h"
+#include "base/number.h"
 
 const char *collective_name(enum collective_kind kind)
 {
@@ -104,6 +105,16 @@ enum status group_sum(struct group *g, double *numbers, int count)
         for (int rank = 0; rank < g->size; rank++)
             numbers[i] += all[rank * count + i];
     }
+    memory_free(all);
+    return status;
+}
+
+enum status group_largest(struct group *g, int64_t *number)
+{
+    int64_t *all = memory_alloc(group_size(g) * (int64_t)sizeof *all);
+    enum status status = all ? group_share(g, number, all, (int64_t)sizeof *all) : ERR_MEMORY;
+    for (int rank = 0; rank < group_size(g) && status == OK; rank++)
+        *number = max(*number, all[rank]);
     memory_free(all);
     return status;
 }

@@ -111,6 +111,7 @@ int group_rank(const struct group *group);
 int group_size(const struct group *group);
 enum status group_share(struct group *group, const void *mine, void *all, int64_t bytes);
 enum status group_sum(struct group *group, double *numbers, int count);  /* at most GROUP_NUMBERS; in the order of ranks */
+enum status group_largest(struct group *group, int64_t *number);         /* that a rank has */
 enum status group_tell(struct group *group, void *bytes, int64_t count); /* rank 0's bytes, to all */
 enum status group_barrier(struct group *group);
 

@@ -1,6 +1,7 @@
 /* The names of losses.def. */
 #include "job/loss_names.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -42,6 +43,22 @@ enum status loss_set_by_names(unsigned *losses, const char *text)
     return OK;
 }
 
+/* As float32, which is what kernels get. */
+static bool loss_names_in_range(const struct loss *loss, int setting, double value)
+{
+    float number = (float)value;
+    return loss->setting[setting].above_0 ? isnormal(number) && number > 0 : value >= 0;
+}
+
+static void loss_names_take(struct loss_use *use, int setting, double value)
+{
+    use->setting[setting] = value;
+    use->given[setting] = true;
+    for (int i = 0; i < LOSS_NUMBERS; i++)
+        if (loss_of(use->id)->setting[i].as_first && !use->given[i])
+            use->setting[i] = use->setting[0];
+}
+
 enum status loss_set(struct loss_use *use, const char *setting, double value)
 {
     const struct loss *loss = loss_of(use->id);
@@ -49,8 +66,11 @@ enum status loss_set(struct loss_use *use, const char *setting, double value)
     for (int i = 0; i < LOSS_NUMBERS && loss->setting[i].name; i++) {
         size_t length = strlen(all);
         if (!strcmp(loss->setting[i].name, setting)) {
-            use->setting[i] = value;
-            return value >= 0 ? OK : fail(ERR_ARGUMENT, "%s of the loss %s is %g: it is at least 0", setting, loss->name, value);
+            if (!loss_names_in_range(loss, i, value))
+                return fail(ERR_ARGUMENT, "%s of the loss %s is %g: it is %s", setting, loss->name, value,
+                            loss->setting[i].above_0 ? "above 0 and finite" : "at least 0");
+            loss_names_take(use, i, value);
+            return OK;
         }
         snprintf(all + length, sizeof all - length, "%s%s", i ? ", " : "", loss->setting[i].name);
     }

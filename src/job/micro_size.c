@@ -76,17 +76,6 @@ static enum status add_largest(struct build *b, int64_t slots, enum recompute re
     return OK;
 }
 
-/* The largest that any rank has. */
-static enum status largest_of(struct group *g, int64_t *number)
-{
-    int64_t *all = memory_alloc(group_size(g) * (int64_t)sizeof *all);
-    enum status status = all ? group_share(g, number, all, (int64_t)sizeof *all) : ERR_MEMORY;
-    for (int i = 0; i < group_size(g) && status == OK; i++)
-        *number = max(*number, all[i]);
-    memory_free(all);
-    return status;
-}
-
 /* Twice the tokens as long as they fit and a step has them: a GPU reads the weights and starts its kernels less often. */
 static enum status micro_size_grow(struct build *b, int64_t max_slots, bool streams, int64_t *slots)
 {
@@ -208,7 +197,7 @@ enum status micro_size(struct build *b, int64_t asked)
         TRY(fit_with_host(b, &z, &best, &fit));
     slots = b->slots;
     if (micro_same_lists(b))
-        TRY(largest_of(b->group, &b->slots));
+        TRY(group_largest(b->group, &b->slots));
     if (b->slots > slots)
         TRY(add_largest(b, b->slots, b->session.tuning.recompute, best.streams, &fit));
     return OK;

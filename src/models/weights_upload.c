@@ -111,13 +111,34 @@ static enum status upload_quantised(const struct parted *p, const struct stored 
     return status;
 }
 
+static enum status upload_made(const struct parted *p, int part, struct engine *e)
+{
+    float *words = memory_alloc(tensor_bytes(p->part[part]));
+    if (!words)
+        return ERR_MEMORY;
+    weight_types[p->type]->part[part].shared(words);
+    enum status status = engine_upload(e, p->part[part], words, DTYPE_F32);
+    memory_free(words);
+    return status;
+}
+
+/* Parts that all weights share are every engine's own. They are small, and nothing is quantised for them. */
+static enum status weights_upload_shared(const struct parted *p, const struct stored *from, struct engine *e)
+{
+    enum status status = OK;
+    for (int i = 0; i < weight_parts(p->type) && status == OK; i++)
+        if (weight_types[p->type]->part[i].shared && !p->part[i]->in_file)
+            status = from->type == (int)p->type ? upload_stored(e, p->part[i], from, i) : upload_made(p, i, e);
+    return status;
+}
+
 enum status weights_upload(const struct parted *p, const struct stored *from, struct engine *e)
 {
     bool all_in_file = true, uploads = false;
     for (int i = 0; i < weight_parts(p->type); i++)
-        uploads |= !p->part[i]->in_file && engine_uploads(e, p->part[i]);
+        uploads |= !weight_types[p->type]->part[i].shared && !p->part[i]->in_file && engine_uploads(e, p->part[i]);
     if (!uploads)
-        return OK;
+        return weights_upload_shared(p, from, e);
     if (from->type != (int)p->type) {
         TRY(upload_quantised(p, from, e));
         weights_drop(from);

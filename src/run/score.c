@@ -50,22 +50,63 @@ static enum status read_losses(const struct scorer *c, const struct sequence *se
     return OK;
 }
 
-enum status score_run(struct scorer *c, const struct sequence *sequences, int64_t count, int64_t first, float *const *logprobs)
+static bool gathers(const struct scorer *c)
+{
+    return c->session->engine.gather.wanted;
+}
+
+enum status score_join(const struct scorer *c, enum status status, int64_t *calls)
+{
+    struct group *g = c->session->device->group;
+    if (!gathers(c))
+        return status;
+    TRY(group_agree(g, status));
+    return group_largest(g, calls);
+}
+
+/* After numbers that are not finite; not after a failure to compute. */
+bool score_goes_on(const struct scorer *c, enum status status)
+{
+    return status == OK || (gathers(c) && (status == ERR_DATA || status == ERR_FORMAT));
+}
+
+/* Ranks that gather weights run one program. */
+static enum status run_batch_of(struct scorer *c, const struct sequence *sequences, int64_t count, int64_t tokens)
 {
     struct engine *e = &c->session->engine;
-    for (int64_t done = 0, n, tokens; done < count; done += n) {
-        n = score_take(c, sequences + done, count - done, &tokens);
-        int64_t program = c->program[c->session->nets[c->program[0]]->T < tokens];
-        struct writer w = {.e = e, .n = c->session->nets[program]};
-        for (int64_t i = 0; i < n; i++)
-            batch_put(&w, &sequences[done + i]);
-        batch_end(&w);
-        TRY(engine_run(e, program));
-        TRY(engine_read(e, w.n->result, c->losses));
-        enum status status = read_losses(c, sequences + done, n, first + done, logprobs + done);
-        if (status == ERR_DATA) /* unless the files are at fault */
-            TRY(model_check_finite(&c->session->model, false));
-        TRY(status);
-    }
+    int64_t program = c->program[gathers(c) || c->session->nets[c->program[0]]->T < tokens];
+    struct writer w = {.e = e, .n = c->session->nets[program]};
+    for (int64_t i = 0; i < count; i++)
+        batch_put(&w, &sequences[i]);
+    batch_end(&w);
+    TRY(engine_run(e, program));
+    return engine_read(e, w.n->result, c->losses);
+}
+
+/* Empty micro-batches: as many as another rank has more than this one. */
+static enum status even_out(struct scorer *c, const struct sequence *sequences, int64_t count)
+{
+    int64_t tokens, own = 0, largest;
+    for (int64_t done = 0; done < count; own++)
+        done += score_take(c, sequences + done, count - done, &tokens);
+    largest = own;
+    TRY(group_largest(c->session->device->group, &largest));
+    for (; own < largest; own++)
+        TRY(run_batch_of(c, NULL, 0, 0));
     return OK;
+}
+
+enum status score_run(struct scorer *c, const struct sequence *sequences, int64_t count, int64_t first, float *const *logprobs)
+{
+    enum status status = OK;
+    TRY(gathers(c) ? even_out(c, sequences, count) : OK);
+    for (int64_t done = 0, n, tokens; done < count && (status == OK || gathers(c)); done += n) {
+        n = score_take(c, sequences + done, count - done, &tokens);
+        TRY(run_batch_of(c, sequences + done, n, tokens));
+        enum status read = read_losses(c, sequences + done, n, first + done, logprobs + done);
+        status = status == OK ? read : status;
+    }
+    if (status == ERR_DATA) /* unless the files are at fault */
+        TRY(model_check_finite(&c->session->model, false));
+    return status;
 }

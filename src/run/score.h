@@ -19,6 +19,12 @@ struct scorer {
 enum status score_add(struct scorer *c, struct session *s, enum net_goal goal, int64_t slots);
 void score_free(struct scorer *c);
 
+/* For calls of score_run, where ranks gather weights from each other: they agree on the status that each has after its checks,
+ * and *calls becomes the largest number of calls that a rank will make; the others make theirs with no sequences. One whose call
+ * fails makes the others too if they go on. */
+enum status score_join(const struct scorer *c, enum status status, int64_t *calls);
+bool score_goes_on(const struct scorer *c, enum status status);
+
 /* Writes the log-probabilities of each sequence's tokens to an array of its own, 0 for those that are not asked about; NULL: they
  * are not wanted. Each sequence must fit into the slots. One that is not finite is ERR_DATA; `first` is the number that messages
  * give the first sequence. */

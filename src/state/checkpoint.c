@@ -207,7 +207,20 @@ static enum status checkpoint_check_files(const struct snapshot *snap, const cha
     return status == OK ? origin_check_signed(snap, dir, needed) : status;
 }
 
-enum status checkpoint_open(struct snapshot *snap, const char *dir)
+/* Of a trainer that has no data no run can go on: it steps by hand. */
+static enum status check_to_load(struct snapshot *snap, const json_t *tree, const char *dir)
+{
+    if (snap->rows->data.row_count && fingerprint_check(snap, tree, dir) == OK)
+        return OK;
+    snap->other_run = true;
+    if (snap->rows->data.row_count)
+        log_message(LOG_DEBUG, "for steps by hand: %s", status_message());
+    return fingerprint_check_arrays(snap, tree, dir);
+}
+
+/* `check`: whether it is the right one. */
+static enum status open_checked(struct snapshot *snap, const char *dir,
+                                enum status (*check)(struct snapshot *snap, const json_t *tree, const char *dir))
 {
     struct arena arena = {0};
     const char *path;
@@ -223,7 +236,7 @@ enum status checkpoint_open(struct snapshot *snap, const char *dir)
     if (status == OK && !checkpoint_dir_run(tree))
         status = fail(ERR_FORMAT, "%s: \"" CHECKPOINT_RUN "\" is missing, or not the id of a run", path);
     if (status == OK)
-        status = fingerprint_check(snap, tree, dir);
+        status = check(snap, tree, dir);
     if (status == OK)
         status = run_state_read(&state, tree, path);
     if (status == OK) {
@@ -233,6 +246,11 @@ enum status checkpoint_open(struct snapshot *snap, const char *dir)
     json_decref(tree);
     arena_free(&arena);
     return status;
+}
+
+enum status checkpoint_open(struct snapshot *snap, const char *dir)
+{
+    return open_checked(snap, dir, fingerprint_check);
 }
 
 /* The updates that were applied and skipped are steps of the run, which adds to them. */
@@ -281,7 +299,7 @@ static enum status upload_state(struct snapshot *snap, const struct state *s, co
 }
 
 /* Rank 0 reads, and sends what it has read. */
-static enum status load_tensors(struct snapshot *snap, const char *path)
+static enum status load_tensors(struct snapshot *snap, const char *path, bool *begun)
 {
     struct safetensors *files = NULL;
     struct state s;
@@ -289,6 +307,7 @@ static enum status load_tensors(struct snapshot *snap, const char *path)
     bool reads = group_rank(snap->build->group) == 0;
     list_state(snap, &s);
     enum status status = group_agree(snap->build->group, reads ? open_state(&s, path, &files) : OK);
+    *begun = status == OK;
     if (status == OK)
         status = optimizer_clear(&snap->build->optimizer, &snap->build->session, &cleared);
     if (status == OK)
@@ -309,10 +328,12 @@ enum status checkpoint_tell(struct snapshot *snap)
     struct {
         struct run_state state;
         struct identity identity;
-    } known = {snap->state, snap->identity};
+        int64_t other_run;
+    } known = {snap->state, snap->identity, snap->other_run};
     TRY(group_tell(snap->build->group, &known, (int64_t)sizeof known));
     snap->state = known.state;
     snap->identity = known.identity;
+    snap->other_run = known.other_run;
     GROUP_TEXT(snap->identity.run);
     GROUP_TEXT(snap->identity.base);
     GROUP_TEXT(snap->identity.base_form);
@@ -328,19 +349,21 @@ enum status checkpoint_tell(struct snapshot *snap)
 /* Only rank 0 looks into the directory. */
 static enum status open_together(struct snapshot *snap, const char *dir)
 {
-    TRY(group_agree(snap->build->group, group_rank(snap->build->group) ? OK : checkpoint_open(snap, dir)));
+    snap->other_run = false;
+    TRY(group_agree(snap->build->group, group_rank(snap->build->group) ? OK : open_checked(snap, dir, check_to_load)));
     return checkpoint_tell(snap);
 }
 
-enum status checkpoint_load(struct snapshot *snap, const char *dir)
+enum status checkpoint_load(struct snapshot *snap, const char *dir, bool *begun)
 {
     struct arena arena = {0};
     const char *state = file_join(&arena, dir, STATE_FILE);
     enum status status = state ? OK : ERR_MEMORY;
-    if (status == OK && dir != snap->resume) /* which was opened when it was found */
+    *begun = false;
+    if (status == OK && dir != snap->resume)
         status = open_together(snap, dir);
     if (status == OK)
-        status = load_tensors(snap, state);
+        status = load_tensors(snap, state, begun);
     arena_free(&arena);
     return status;
 }

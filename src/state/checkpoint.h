@@ -30,15 +30,17 @@ enum status checkpoint_save_result(struct snapshot *snap, const char *dir);
  * Checks it before. */
 enum status checkpoint_copy_result(struct snapshot *snap, const char *dir, const char *output);
 
-/* Checks it and sets the state and the run's id from it. ERR_FORMAT: it is damaged. */
+/* Checks that it is of this run, and sets the state and the run's id from it. ERR_FORMAT: it is damaged. */
 enum status checkpoint_open(struct snapshot *snap, const char *dir);
 
 /* Rank 0 tells the others its state and the run's identity. */
 enum status checkpoint_tell(struct snapshot *snap);
 
-/* Opens it, unless it is snap->resume, and reads its tensors, after the programs are prepared. After a failure the state and the
- * identity may be the checkpoint's. */
-enum status checkpoint_load(struct snapshot *snap, const char *dir);
+/* Reads its tensors, after the programs are prepared. Unless it is snap->resume, which was opened when it was found, it is opened
+ * like checkpoint_open, but one of a run with other settings or data will do if its arrays mean the same: snap->other_run.
+ * *begun: the first array was changed, and the sums of gradients are cleared. After a failure the state and the identity may be
+ * the checkpoint's. */
+enum status checkpoint_load(struct snapshot *snap, const char *dir, bool *begun);
 
 /* --- those of an output directory: checkpoints.c ------------------------------------------------------------------------------
  */

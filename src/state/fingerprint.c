@@ -110,24 +110,32 @@ static enum status check_same(const json_t *tree, const char *dir, const char *k
                 dir, what);
 }
 
-/* What computes, and the rows themselves, whatever their files are called. */
-static enum status check_fingerprint(const struct fingerprint *print, const json_t *tree, const char *dir)
+static enum status check_model(const struct fingerprint *n, const json_t *tree, const char *dir)
 {
-    const struct fingerprint n = *print;
-    TRY(check_same(tree, dir, "config", n.config, "another base model: its config.json says otherwise than that of --model"));
-    TRY(check_same(tree, dir, "adapter", n.adapter,
+    TRY(check_same(tree, dir, "config", n->config, "another base model: its config.json says otherwise than that of --model"));
+    TRY(check_same(tree, dir, "adapter", n->adapter,
                    "another adapter: its ranks, scales or modules are not those of this run (--init-adapter)"));
-    TRY(check_same(tree, dir, "init_adapter", n.init_adapter,
-                   "another adapter: it began with other weights than those of --init-adapter"));
-    TRY(check_same(tree, dir, "data", n.data, "other data: its rows are not those of --data, or in another order"));
-    TRY(check_same(tree, dir, "eval_data", n.eval_data, "other validation data"));
+    return check_same(tree, dir, "init_adapter", n->init_adapter,
+                      "another adapter: it began with other weights than those of --init-adapter");
+}
+
+/* The rows themselves, whatever their files are called. */
+static enum status check_rows(const struct fingerprint *n, const json_t *tree, const char *dir)
+{
+    TRY(check_same(tree, dir, "data", n->data, "other data: its rows are not those of --data, or in another order"));
+    return check_same(tree, dir, "eval_data", n->eval_data, "other validation data");
+}
+
+/* What computes. */
+static enum status check_computes(const struct fingerprint *n, const json_t *tree, const char *dir)
+{
     const char *dtype = json_string_value(json_object_get(tree, "dtype")),
                *device = json_string_value(json_object_get(tree, "device"));
-    if (strcmp(dtype, n.dtype) != 0)
-        return differs(dir, "dtype", dtype, n.dtype);
-    if (strcmp(device, n.device) != 0)
+    if (strcmp(dtype, n->dtype) != 0)
+        return differs(dir, "dtype", dtype, n->dtype);
+    if (strcmp(device, n->device) != 0)
         log_message(LOG_WARNING, "%s is of a run on device %s, this one is on %s: it goes on, but not to the same bytes", dir,
-                    device, n.device);
+                    device, n->device);
     return OK;
 }
 
@@ -266,5 +274,34 @@ enum status fingerprint_check(struct snapshot *snap, const json_t *tree, const c
                 "resume, --resume none to start over, or another --output",
                 dir, data_keys[i], (long long)json_integer_value(was), (long long)data_number(snap, i));
     }
-    return check_fingerprint(&print, tree, dir);
+    TRY(check_model(&print, tree, dir));
+    TRY(check_rows(&print, tree, dir));
+    return check_computes(&print, tree, dir);
+}
+
+/* Those that decide numbers and are given with a step are not among them, nor those that check_model sees to. */
+static const enum option of_arrays[] = {
+    OPTION_finetuning_type,           OPTION_train_norms, OPTION_optim, OPTION_lora_dropout, OPTION_load_in_4bit,
+    OPTION_bnb_4bit_use_double_quant, OPTION_load_in_fp8,
+};
+
+enum status fingerprint_check_arrays(struct snapshot *snap, const json_t *tree, const char *dir)
+{
+    struct fingerprint print;
+    struct buffer list = {0};
+    const json_t *chosen = json_object_get(tree, SETTINGS_KEY);
+    enum status status = OK;
+    int count = 0;
+    TRY(check_whole(tree, chosen, dir));
+    TRY(find_fingerprint(snap, &print));
+    TRY(check_same(tree, dir, "base", print.base, "another base model: its weights are not those of --model"));
+    for (size_t i = 0; i < sizeof of_arrays / sizeof *of_arrays && status == OK; i++)
+        status = compare_option(snap, of_arrays[i], chosen, &list, &count);
+    if (status == OK && count)
+        status = fail(ERR_ARGUMENT, "%s is of a trainer with %s%s: load it into one that was opened with the same settings", dir,
+                      list.data, count > DIFFERENT_SHOWN ? "; and others" : "");
+    buffer_free(&list);
+    TRY(status);
+    TRY(check_model(&print, tree, dir));
+    return check_computes(&print, tree, dir);
 }

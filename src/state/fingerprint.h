@@ -16,4 +16,9 @@ json_t *fingerprint_settings(const struct snapshot *snap);
  * not say all of it, or names a setting that this hone does not know. */
 enum status fingerprint_check(struct snapshot *snap, const json_t *tree, const char *dir);
 
+/* The same of one whose steps were taken by hand, with settings and data that each call gave: only what decides its arrays and
+ * what they mean is compared. That is the base, ranks, scales and modules, types, the optimizer, dropout and the adapter that it
+ * began with. */
+enum status fingerprint_check_arrays(struct snapshot *snap, const json_t *tree, const char *dir);
+
 #endif

@@ -75,6 +75,26 @@ enum status ranks_agree_options(struct group *group, const struct options *optio
     return status;
 }
 
+static enum status compare_numbers(const struct rank_number *mine, const double *first, int count)
+{
+    for (int i = 0; i < count; i++)
+        if (mine[i].value != first[i])
+            return fail(ERR_ARGUMENT, "%s is %.12g here and %.12g on rank 0: give all ranks the same", mine[i].name,
+                        mine[i].value, first[i]);
+    return OK;
+}
+
+enum status ranks_agree_numbers(struct group *group, const struct rank_number *numbers, int count)
+{
+    double first[RANK_NUMBERS] = {0};
+    if (!group)
+        return OK;
+    for (int i = 0; i < count; i++)
+        first[i] = numbers[i].value;
+    TRY(group_tell(group, first, (int64_t)sizeof first));
+    return group_agree(group, compare_numbers(numbers, first, count));
+}
+
 enum status ranks_agree_material(const struct build *b, const struct rows *rows)
 {
     struct {

@@ -12,12 +12,22 @@ struct group;
 struct options;
 struct rows;
 
-/* Both are for all ranks to call, and OK for a single process (a group of NULL). ERR_ARGUMENT names what differs. */
+/* All are for all ranks to call, and OK for a single process (a group of NULL). ERR_ARGUMENT names what differs. */
 
 /* The options that options.def has as DECIDES or TOGETHER, and hone's version. */
 enum status ranks_agree_options(struct group *group, const struct options *options);
 
 /* The rows, the weights as far as identity_sketch knows them, and the type. */
 enum status ranks_agree_material(const struct build *build, const struct rows *rows);
+
+/* Numbers that a call was given, at most RANK_NUMBERS. */
+struct rank_number {
+    const char *name;
+    double value;
+};
+
+enum { RANK_NUMBERS = 16 };
+
+enum status ranks_agree_numbers(struct group *group, const struct rank_number *numbers, int count);
 
 #endif

@@ -17,6 +17,7 @@ struct snapshot {
     struct run_state state;
     struct identity identity;
     const char *resume; /* the checkpoint that the run resumed from, or NULL */
+    bool other_run;     /* what was loaded last is of a run with other settings or data: that run cannot go on here */
     struct arena arena;
     json_t *origin; /* origin.c has it: what results are made from; NULL until something is saved */
 };

@@ -89,8 +89,8 @@ enum status engine_shared_finish(struct engine *e, bool *again)
     for (int64_t i = 0; i < e->block_count; i++)
         if (e->blocks[i].shared)
             TRY(device_fill_shared(e->device, e->blocks[i].shared, e->blocks[i].block));
-    for (int64_t i = 0; i < e->block_count; i++)
+    for (int64_t i = 0; i < e->block_count && !*again; i++)
         if (e->blocks[i].shared)
-            *again |= !shared_await(e->blocks[i].shared, e->device);
+            *again = !shared_await(e->blocks[i].shared, e->device);
     return OK;
 }

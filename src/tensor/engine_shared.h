@@ -34,7 +34,7 @@ int64_t engine_shared_there(const struct engine *e);
 bool engine_uploads(const struct engine *e, const struct tensor *t);
 
 /* After all that is to be uploaded was: waits for what other engines upload. *again: one of them has failed, and now it is this
- * one's to upload. */
+ * one's to upload, before it waits for any other. */
 enum status engine_shared_finish(struct engine *e, bool *again);
 
 #endif

@@ -11,8 +11,8 @@ void micro_close(struct stepper *st);
 /* Clears the sums since the last step. */
 void micro_start_over(struct stepper *st);
 
-/* The same, and the next sequence is the one of this number, counted from 0, of an earlier step: dropout draws what it drew. */
-void micro_go_back(struct stepper *st, int64_t step, int64_t sequence);
+/* The same, and the next sequences are those of their numbers in an earlier step: dropout draws what it drew. */
+void micro_go_back(struct stepper *st, int64_t step);
 
 struct micro { /* a running micro-batch */
     const struct net *net;
@@ -26,12 +26,18 @@ struct micro { /* a running micro-batch */
 enum status micro_run(struct stepper *st, const struct loss_use *loss, const struct sequence *sequences, int64_t count, bool ends,
                       struct micro *micro);
 
-/* Where programs of training have collectives: runs empty micro-batches, so that all ranks run as many in this step, of which
- * these are the rank's own sequences. */
-enum status micro_even_out(struct stepper *st, const struct sequence *sequences, int64_t count);
+/* Where programs of training have collectives: runs empty micro-batches of this loss, so that all ranks run as many in this step
+ * or call, of which these are the rank's own sequences. */
+enum status micro_even_out(struct stepper *st, const struct loss_use *loss, const struct sequence *sequences, int64_t count);
+
+/* The largest of the numbers that ranks bring. */
+enum status micro_largest_of(const struct stepper *st, int64_t *number);
 
 /* Adds the tokens, targets and weights of sequences whose losses are read later, by this rank or another, to the sums. */
 void micro_weigh(struct stepper *st, const struct sequence *sequences, int64_t count);
+
+/* Adds a target's weight to the sums. */
+void micro_count_weight(struct micro_sums *sums, double weight);
 
 /* Writes the weights of the sequences' targets in the order of the program's losses and, unless it is NULL, the number of the
  * sequence of each, counted from `first`. Returns the number of targets, at most that of the slots. */

@@ -29,10 +29,13 @@ enum status nan_trace_step(struct stepper *st, int64_t step, const struct sequen
 {
     enum status status = OK;
     for (int64_t i = 0; i < count && status == OK; i++) {
-        micro_go_back(st, step, i);
-        status = trace_one(st, &sequences[i], &faults[i]);
+        struct sequence sequence = sequences[i];
+        sequence.number = i;
+        micro_go_back(st, step);
+        status = trace_one(st, &sequence, &faults[i]);
     }
     micro_start_over(st);
+    st->stale |= status != OK;
     return status;
 }
 

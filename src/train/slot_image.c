@@ -5,7 +5,6 @@
 
 #include "base/directory.h"
 #include "base/file.h"
-#include "base/reader.h"
 
 #define SLOT_FILE "slot"
 
@@ -75,67 +74,64 @@ static struct digest slot_image_digest(const struct build *b, const struct slot_
     return hash_end(&hash);
 }
 
-/* A path that nobody else has, of memory of its own. */
-static enum status slot_image_name(const char *dir, char **path)
+static enum status slot_image_open(const char *dir, struct slot_file *file)
 {
-    struct arena arena = {0};
-    const char *stem = file_join(&arena, dir, SLOT_FILE), *name = stem ? file_sibling(&arena, stem, ".evicted") : NULL;
-    *path = name ? memory_alloc((int64_t)strlen(name) + 1) : NULL;
-    if (*path)
-        strcpy(*path, name);
-    arena_free(&arena);
-    return *path ? OK : ERR_MEMORY;
+    char *path = memory_alloc((int64_t)strlen(dir) + 1);
+    if (!path)
+        return ERR_MEMORY;
+    strcpy(path, dir);
+    file->reader = (struct reader){.path = path, .fd = -1};
+    TRY(directory_make_private(dir));
+    return file_open_unnamed(dir, &file->reader.fd);
 }
 
 enum status slot_image_write(const struct build *b, const struct slot_image *image, const char *dir, struct slot_file *file)
 {
     int64_t sums, bytes = slot_image_bytes(b, &sums);
-    TRY(directory_make_private(dir));
-    TRY(slot_image_name(dir, &file->path));
-    file->digest = slot_image_digest(b, image);
-    file->has_sums = image->sums;
-    enum status status = file_create_private(file->path, image->arrays, bytes);
+    *file = (struct slot_file){.digest = slot_image_digest(b, image), .has_sums = image->sums};
+    enum status status = slot_image_open(dir, file);
+    if (status == OK)
+        status = file_write(file->reader.fd, dir, image->arrays, bytes);
     if (status == OK && image->sums)
-        status = file_append(file->path, image->sums, sums);
+        status = file_write(file->reader.fd, dir, image->sums, sums);
     if (status != OK)
         slot_image_remove(file);
     return status;
 }
 
-static enum status slot_image_read_parts(const struct build *b, const struct slot_file *file, struct reader *reader,
-                                         struct slot_image *image)
+static enum status slot_image_read_parts(const struct build *b, const struct slot_file *file, struct slot_image *image)
 {
     int64_t sums, bytes = slot_image_bytes(b, &sums);
-    if (reader->size == bytes + (file->has_sums ? sums : 0)) {
-        TRY(reader_read_at(reader, 0, image->arrays, bytes));
-        TRY(file->has_sums ? reader_read_at(reader, bytes, image->sums, sums) : OK);
-        if (digest_equal(slot_image_digest(b, image), file->digest))
-            return OK;
-    }
-    return fail(ERR_FORMAT, "%s: is damaged: its bytes are not those of the slot that was evicted", file->path);
+    TRY(reader_read_at(&file->reader, 0, image->arrays, bytes));
+    TRY(file->has_sums ? reader_read_at(&file->reader, bytes, image->sums, sums) : OK);
+    return digest_equal(slot_image_digest(b, image), file->digest)
+               ? OK
+               : fail(ERR_FORMAT, "%s: the file of an evicted slot is damaged: its bytes are not those that were written",
+                      file->reader.path);
 }
 
 enum status slot_image_read(const struct build *b, const struct slot_file *file, struct slot_image *image)
 {
-    struct reader reader;
     int64_t sums, bytes = slot_image_bytes(b, &sums);
     *image = (struct slot_image){.arrays = memory_alloc(bytes), .sums = file->has_sums ? memory_alloc(sums) : NULL};
     enum status status = image->arrays && (image->sums || !file->has_sums) ? OK : ERR_MEMORY;
     if (status == OK)
-        status = reader_open(&reader, file->path);
-    if (status == OK) {
-        status = slot_image_read_parts(b, file, &reader, image);
-        reader_close(&reader);
-    }
+        status = slot_image_read_parts(b, file, image);
     if (status != OK)
         slot_image_free(image);
     return status;
 }
 
+bool slot_image_is_away(const struct slot_file *file)
+{
+    return file->reader.path;
+}
+
 void slot_image_remove(struct slot_file *file)
 {
-    if (file->path)
-        file_remove(file->path);
-    memory_free(file->path);
+    if (!slot_image_is_away(file))
+        return;
+    reader_close(&file->reader);
+    memory_free((char *)file->reader.path);
     *file = (struct slot_file){0};
 }

@@ -4,6 +4,7 @@
 #define TRAIN_SLOT_IMAGE_H
 
 #include "base/hash.h"
+#include "base/reader.h"
 #include "job/build.h"
 
 struct slot_image {
@@ -11,9 +12,9 @@ struct slot_image {
     char *sums;   /* NULL: no gradients wait */
 };
 
-/* Where it lies instead. */
+/* Where it lies instead: a file without a name, which is open as long as it is there. */
 struct slot_file {
-    char *path; /* NULL: nowhere */
+    struct reader reader; /* its path is the directory's, in memory of its own; NULL: nowhere */
     struct digest digest;
     bool has_sums;
 };
@@ -27,12 +28,12 @@ enum status slot_image_take(struct build *b, const struct slot_image *image);
 enum status slot_image_put(struct build *b, const struct slot_image *image);
 void slot_image_free(struct slot_image *image);
 
-/* Writes an image to a file of its own in a directory, which is made if it is missing; only the owner may read it. The image
- * stays. */
+/* Writes an image to a file of its own in a directory, which is made if it is missing. The image stays. */
 enum status slot_image_write(const struct build *b, const struct slot_image *image, const char *dir, struct slot_file *file);
 
 /* Reads it back into memory of its own; the file stays. ERR_FORMAT: its bytes are not those that were written. */
 enum status slot_image_read(const struct build *b, const struct slot_file *file, struct slot_image *image);
+bool slot_image_is_away(const struct slot_file *file);
 void slot_image_remove(struct slot_file *file); /* none is fine */
 
 #endif

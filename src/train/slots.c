@@ -6,10 +6,14 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/log.h"
+#include "device/cpu_pace.h"
 #include "models/adapter_start.h"
 #include "models/verify_files.h"
 #include "state/checkpoint.h"
 #include "train/slot_image.h"
+
+enum { NONE = -1 }; /* in place of the selected slot's number */
 
 struct slot {
     int64_t number, seed;
@@ -17,11 +21,12 @@ struct slot {
     const char *began; /* what results say that it began with; NULL: nothing */
     struct slot_image image;
     struct slot_file file;
-    /* the trainer's members of these names, while another slot is selected */
+    /* the trainer's members of these names, while another slot is selected; of times, how long ago */
     struct micro_sums sums;
     struct run_state state;
     struct identity identity;
     const char *resume;
+    bool other_run;
     json_t *origin;
 };
 
@@ -29,7 +34,8 @@ struct slots {
     const struct options *given; /* the job's before the first slot was made */
     struct options options;      /* the job's since then: with the seed and the adapter of the selected slot */
     struct slot *list;           /* by number */
-    int64_t count, capacity, next, selected;
+    int64_t count, capacity, next;
+    int64_t selected;        /* NONE: the arrays on the device are nobody's */
     char *spare;             /* arrays of an image, so that selecting allocates nothing */
     struct identity digests; /* once one slot has them: those that all share, and of slot 0's first weights */
 };
@@ -128,22 +134,35 @@ static void share_digests(struct slots *s, struct identity *identity)
         set_digests(identity, &s->digests);
 }
 
+/* Afterwards the trainer has no slot. */
 static void slots_put_aside(struct trainer *t, struct slot *slot)
 {
+    share_digests(t->slots, &t->snap.identity);
     slot->sums = t->stepper.sums;
+    slot->sums.started = clock_seconds() - slot->sums.started;
+    slot->sums.gemm_seconds = cpu_gemm_seconds(t->build.session.device) - slot->sums.gemm_seconds;
     slot->state = t->snap.state;
     slot->identity = t->snap.identity;
     slot->resume = t->snap.resume;
+    slot->other_run = t->snap.other_run;
     slot->origin = t->snap.origin;
+    t->stepper.sums = (struct micro_sums){0};
+    t->snap.origin = NULL;
+    t->slots->selected = NONE;
 }
 
 static void slots_take_up(struct trainer *t, struct slot *slot)
 {
     struct slots *s = t->slots;
+    share_digests(s, &slot->identity);
     t->stepper.sums = slot->sums;
+    t->stepper.sums.started = clock_seconds() - slot->sums.started;
+    t->stepper.sums.gemm_seconds = cpu_gemm_seconds(t->build.session.device) - slot->sums.gemm_seconds;
+    t->stepper.queue.ended = 0; /* of another slot's step */
     t->snap.state = slot->state;
     t->snap.identity = slot->identity;
     t->snap.resume = slot->resume;
+    t->snap.other_run = slot->other_run;
     t->snap.origin = slot->origin;
     slot->origin = NULL;
     s->options.seed = slot->seed;
@@ -151,25 +170,35 @@ static void slots_take_up(struct trainer *t, struct slot *slot)
     s->selected = slot->number;
 }
 
-/* Copies the selected slot's arrays to the spare memory, and its gradients if there are any. */
-static enum status slot_leave(struct trainer *t, struct slot *out)
+/* What it is lies on the device: its memory is that of the next one that leaves. */
+static void slot_is_there(struct slots *s, struct slot *slot)
+{
+    if (!s->spare) {
+        s->spare = slot->image.arrays;
+        slot->image.arrays = NULL;
+    }
+    slot_image_free(&slot->image);
+    slot_image_remove(&slot->file);
+}
+
+/* Copies the selected slot's arrays to the spare memory, and its gradients if there are any; and, unless `dir` is NULL, both to a
+ * file there. */
+static enum status slot_leave(struct trainer *t, struct slot *out, const char *dir)
 {
     struct slots *s = t->slots;
     int64_t sums;
+    TRY(make_spare(t));
     (void)slot_image_bytes(&t->build, &sums);
     if (t->stepper.sums.sequences && !(out->image.sums = memory_alloc(sums)))
         return ERR_MEMORY;
     out->image.arrays = s->spare;
     s->spare = NULL;
-    return slot_image_take(&t->build, &out->image);
-}
-
-/* Its memory is that of the next one that leaves. */
-static void slot_arrived(struct slots *s, struct slot *in)
-{
-    s->spare = in->image.arrays;
-    in->image.arrays = NULL;
-    slot_image_free(&in->image);
+    enum status status = slot_image_take(&t->build, &out->image);
+    if (status == OK && dir)
+        status = slot_image_write(&t->build, &out->image, dir, &out->file);
+    if (status != OK)
+        slot_is_there(s, out);
+    return status;
 }
 
 /* What a new slot begins with. */
@@ -177,61 +206,107 @@ struct beginning {
     const struct model *adapter; /* NULL: as the trainer began */
 };
 
-static enum status slot_enter(struct trainer *t, const struct slot *in, const struct beginning *begins, bool clear)
+/* Sums of gradients are zero between steps: only those that wait are copied. */
+static enum status slot_enter(struct trainer *t, const struct slot *in, const struct beginning *begins)
 {
     struct session *s = &t->build.session;
-    double norm;
-    if (clear)
-        TRY(optimizer_clear(&t->build.optimizer, s, &norm));
+    struct stepper *st = &t->stepper;
+    if (st->sums.sequences)
+        st->stale = true;
+    if (!in->image.sums)
+        TRY(stepper_clear_stale(st));
+    st->stale = true; /* until all of it is there */
     TRY(slot_image_put(&t->build, &in->image));
-    return begins ? adapter_start(&s->model, &s->engine, begins->adapter, (uint64_t)in->seed) : OK;
+    TRY(begins ? adapter_start(&s->model, &s->engine, begins->adapter, (uint64_t)in->seed) : OK);
+    st->stale = false;
+    return OK;
+}
+
+/* After a failure: the one that has left comes back. If that fails too, it stays in host memory, and none is selected. */
+static enum status slot_return(struct trainer *t, struct slot *out, enum status status)
+{
+    char message[STATUS_MESSAGE_SIZE];
+    snprintf(message, sizeof message, "%s", status_message());
+    if (slot_image_put(&t->build, &out->image) == OK) {
+        t->stepper.stale = !out->image.sums;
+        slot_is_there(t->slots, out);
+        return fail(status, "%s", message);
+    }
+    slot_image_remove(&out->file);
+    slots_put_aside(t, out);
+    return fail(status, "%s; slot %lld, which was selected, is in host memory, and none is selected now", message,
+                (long long)out->number);
 }
 
 /* Another slot, whose image is in host memory, in place of the selected one, which comes back if that fails. `begins` is NULL for
- * one that has begun. Gradient sums are zero between steps, and only those that wait are copied. */
-static enum status slot_exchange(struct trainer *t, struct slot *in, const struct beginning *begins)
+ * one that has begun. The selected one goes to a file in `dir`, unless that is NULL. */
+static enum status slot_exchange(struct trainer *t, struct slot *in, const struct beginning *begins, const char *dir)
 {
     struct slots *s = t->slots;
-    struct slot *out = slots_find(s, s->selected);
-    enum status status = slot_leave(t, out), back = OK;
+    struct slot *out = s->selected == NONE ? NULL : slots_find(s, s->selected);
+    enum status status = out ? slot_leave(t, out, dir) : OK;
     if (status == OK) {
-        status = slot_enter(t, in, begins, out->image.sums != NULL);
-        if (status != OK)
-            back = slot_image_put(&t->build, &out->image);
+        status = slot_enter(t, in, begins);
+        if (status != OK && out)
+            status = slot_return(t, out, status);
     }
     if (status != OK) {
-        if (out->image.arrays)
-            slot_arrived(s, out);
-        slot_image_free(&out->image);
-        return back == OK ? status : back;
+        if (slot_image_is_away(&in->file))
+            slot_image_free(&in->image);
+        return status;
     }
-    share_digests(s, &t->snap.identity);
-    slots_put_aside(t, out);
-    share_digests(s, &in->identity);
+    if (out)
+        slots_put_aside(t, out);
+    if (out && slot_image_is_away(&out->file))
+        slot_image_free(&out->image);
     slots_take_up(t, in);
-    slot_arrived(s, in);
+    slot_is_there(s, in);
     if (t->build.generator.session)
         generate_reset(&t->build.generator);
     return OK;
 }
 
+/* Into host memory, where slot_exchange takes it from. */
+static enum status slot_fetch(const struct trainer *t, struct slot *slot)
+{
+    return slot_image_is_away(&slot->file) ? slot_image_read(&t->build, &slot->file, &slot->image) : OK;
+}
+
 enum status slots_select(struct trainer *t, int64_t number)
 {
+    if (number >= 0 && number == (t->slots ? t->slots->selected : 0))
+        return OK;
     TRY(check_supported(t));
     struct slot *in = t->slots ? slots_find(t->slots, number) : NULL;
     if (!in)
-        return number == 0 ? OK : slots_unknown(t, number);
-    if (number == t->slots->selected)
-        return OK;
-    TRY(make_spare(t));
-    if (in->file.path)
-        TRY(slot_image_read(&t->build, &in->file, &in->image));
-    enum status status = slot_exchange(t, in, NULL);
-    if (status == OK)
-        slot_image_remove(&in->file);
-    else if (in->file.path)
-        slot_image_free(&in->image);
+        return slots_unknown(t, number);
+    TRY(slot_fetch(t, in));
+    return slot_exchange(t, in, NULL, NULL);
+}
+
+/* The first besides this one whose file can be read, if it is in one: slot 0 as a rule. It is in host memory then. */
+static enum status slots_fetch_other(const struct trainer *t, const struct slot *besides, struct slot **other)
+{
+    const struct slots *s = t->slots;
+    enum status status = OK;
+    *other = NULL;
+    for (int64_t i = 0; i < s->count; i++) {
+        *other = &s->list[i];
+        if (*other == besides)
+            continue;
+        status = slot_fetch(t, *other);
+        if (status == OK)
+            return OK;
+        log_message(LOG_WARNING, "slot %lld cannot be selected: %s", (long long)(*other)->number, status_message());
+    }
     return status;
+}
+
+/* The trainer has no slot any more, and what is on the device is nobody's. */
+static void slots_abandon(struct trainer *t, struct slot *slot)
+{
+    slots_put_aside(t, slot);
+    t->stepper.stale = true;
 }
 
 /* --- new ones --------------------------------------------------------------------------------------------------------------- */
@@ -250,7 +325,6 @@ static enum status slots_add(struct trainer *t, int64_t seed, const char *adapte
     struct slots *s = t->slots;
     struct slot slot = {.number = s->next, .seed = seed, .state = run_state_new(clock_moment())};
     int64_t sums, bytes = slot_image_bytes(&t->build, &sums);
-    TRY(make_spare(t));
     TRY(memory_grow(&s->list, &s->capacity, s->count + 1, (int64_t)sizeof *s->list));
     TRY(identity_draw(&slot.identity));
     slot.state.slots = t->build.slots;
@@ -297,7 +371,7 @@ static enum status slots_new(struct trainer *t, int64_t seed, const char *adapte
     bool as_trainer = !identity || !strcmp(identity->init_adapter, t->slots->digests.init_adapter);
     slot->began = adapter ? slot->adapter : as_trainer ? t->slots->given->init_adapter : NULL;
     *number = slot->number;
-    enum status status = slot_exchange(t, slot, begins);
+    enum status status = slot_exchange(t, slot, begins, NULL);
     if (status != OK)
         slots_undo(t->slots);
     return status;
@@ -357,9 +431,23 @@ static enum status read_origin(const char *dir, int64_t *seed, char init_adapter
     return known ? OK : fail(ERR_FORMAT, "%s/" CHECKPOINT_STATE ": does not say the seed and the first adapter of its run", dir);
 }
 
+/* After a failure: the new slot, which is selected, gives way to the one before it. */
+static enum status slots_take_back(struct trainer *t, int64_t before, enum status status)
+{
+    char message[STATUS_MESSAGE_SIZE];
+    struct slots *s = t->slots;
+    snprintf(message, sizeof message, "%s", status_message());
+    slots_abandon(t, &s->list[s->count - 1]);
+    if (before != NONE && slots_select(t, before) != OK)
+        log_message(LOG_WARNING, "slot %lld, which was selected, cannot be selected: %s", (long long)before, status_message());
+    slots_undo(s);
+    return fail(status, "%s", message);
+}
+
 enum status slots_load(struct trainer *t, const char *dir, int64_t *number)
 {
-    char init_adapter[HASH_TEXT], message[STATUS_MESSAGE_SIZE];
+    char init_adapter[HASH_TEXT];
+    bool begun;
     int64_t seed;
     TRY(check_supported(t));
     TRY(read_origin(dir, &seed, init_adapter));
@@ -369,47 +457,58 @@ enum status slots_load(struct trainer *t, const char *dir, int64_t *number)
     struct identity identity = t->slots->digests;
     memcpy(identity.init_adapter, init_adapter, sizeof init_adapter);
     TRY(slots_new(t, seed, NULL, &identity, NULL, number));
-    enum status status = checkpoint_load(&t->snap, dir);
+    enum status status = checkpoint_load(&t->snap, dir, &begun);
     t->snap.state.slots = t->build.slots; /* of the micro-batches that the programs are prepared for */
-    if (status == OK)
-        return OK;
-    snprintf(message, sizeof message, "%s", status_message());
-    enum status back = slots_select(t, before);
-    if (back != OK)
-        return back;
-    slots_undo(t->slots);
-    return fail(status, "%s", message);
+    return status == OK ? OK : slots_take_back(t, before, status);
 }
 
 /* --- the others ------------------------------------------------------------------------------------------------------------- */
 
+/* In a file already: to another one. */
+static enum status slot_move(struct trainer *t, struct slot *slot, const char *dir)
+{
+    struct slot_file file;
+    TRY(slot_fetch(t, slot));
+    enum status status = slot_image_write(&t->build, &slot->image, dir, &file);
+    if (status == OK) {
+        slot_image_remove(&slot->file);
+        slot->file = file;
+    }
+    if (slot_image_is_away(&slot->file))
+        slot_image_free(&slot->image);
+    return status;
+}
+
 enum status slots_evict(struct trainer *t, int64_t number, const char *dir)
 {
     TRY(check_supported(t));
-    struct slot *slot = t->slots ? slots_find(t->slots, number) : NULL;
+    struct slot *slot = t->slots ? slots_find(t->slots, number) : NULL, *other;
     if (!slot && number)
         return slots_unknown(t, number);
     if (number == 0 && (!slot || t->slots->selected == 0))
         return fail(ERR_ARGUMENT, "slot 0 is selected, and stays where it is: select another one first");
-    if (slot->file.path)
-        return OK;
-    if (number == t->slots->selected)
-        TRY(slots_select(t, 0));
-    TRY(slot_image_write(&t->build, &slot->image, dir, &slot->file));
-    slot_image_free(&slot->image);
-    return OK;
+    if (number != t->slots->selected)
+        return slot_move(t, slot, dir);
+    TRY(slots_fetch_other(t, slot, &other));
+    return slot_exchange(t, other, NULL, dir);
 }
 
 enum status slots_close(struct trainer *t, int64_t number)
 {
+    struct slot *other;
     TRY(check_supported(t));
     if (number == 0)
         return fail(ERR_ARGUMENT, "slot 0 is the trainer's own, and is closed with it");
     if (!t->slots || !slots_find(t->slots, number))
         return slots_unknown(t, number);
-    if (number == t->slots->selected)
-        TRY(slots_select(t, 0));
-    slots_remove(t->slots, slots_find(t->slots, number));
+    struct slot *slot = slots_find(t->slots, number);
+    if (number == t->slots->selected) {
+        slots_abandon(t, slot);
+        if (slots_fetch_other(t, slot, &other) != OK || slot_exchange(t, other, NULL, NULL) != OK)
+            log_message(LOG_WARNING, "slot %lld was closed, and no other could be selected: %s", (long long)number,
+                        status_message());
+    }
+    slots_remove(t->slots, slot);
     return OK;
 }
 
@@ -428,6 +527,8 @@ static void selected_facts(const struct trainer *t, struct slot_facts *facts)
 enum status slots_facts(const struct trainer *t, int64_t number, struct slot_facts *facts)
 {
     const struct slots *s = t->slots;
+    if (number == -1)
+        TRY(slots_check_selected(t));
     if (number == -1 || number == (s ? s->selected : 0)) {
         selected_facts(t, facts);
         return OK;
@@ -443,8 +544,8 @@ enum status slots_facts(const struct trainer *t, int64_t number, struct slot_fac
         .step = slot->state.step,
         .tokens = slot->state.tokens,
         .waiting = slot->sums.sequences,
-        .host_bytes = slot->file.path ? 0 : bytes,
-        .disk_bytes = slot->file.path ? bytes : 0,
+        .host_bytes = slot_image_is_away(&slot->file) ? 0 : bytes,
+        .disk_bytes = slot_image_is_away(&slot->file) ? bytes : 0,
     };
     return OK;
 }
@@ -452,6 +553,13 @@ enum status slots_facts(const struct trainer *t, int64_t number, struct slot_fac
 int64_t slots_count(const struct trainer *t)
 {
     return t->slots ? t->slots->count : 1;
+}
+
+enum status slots_check_selected(const struct trainer *t)
+{
+    return t->slots && t->slots->selected == NONE
+               ? fail(ERR_ARGUMENT, "no slot is selected, because the last one could not be replaced by another: select one")
+               : OK;
 }
 
 enum status slots_check_run(const struct trainer *t)

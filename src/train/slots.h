@@ -6,7 +6,8 @@
  * shape, one of them is selected and lies there, on every device, and the others are copies in host memory, or in files.
  * Selecting one copies the selected one out and that one in; nothing is prepared or compiled.
  *
- * What a trainer does, it does to the selected slot.
+ * What a trainer does, it does to the selected slot. If one cannot be put on the device, and the one before it cannot be put
+ * back, none is selected: slots_check_selected refuses what needs one until slots_select can.
  */
 #ifndef TRAIN_SLOTS_H
 #define TRAIN_SLOTS_H
@@ -27,14 +28,16 @@ enum status slots_create(struct trainer *t, const struct slot_start *start, int6
 /* The same from what trainer_save_state has saved of a slot, with its seed and its run's id. */
 enum status slots_load(struct trainer *t, const char *dir, int64_t *number);
 
-/* Between steps; reads back one that was evicted. */
+/* Between steps; reads back one that was evicted. After a failure the selected one stays, or none is selected. */
 enum status slots_select(struct trainer *t, int64_t number);
 
-/* Moves one to a file in a directory, which only its owner may read, and frees its host memory. In place of the selected one slot
- * 0 is selected, which stays then. */
+/* Moves one to a file without a name in a directory, and frees its host memory; one that is in a file already moves to another.
+ * In place of the selected one slot 0 is selected, or if its file cannot be read the first that can be; slot 0 itself stays while
+ * it is selected. After a failure all is as it was, as far as slots_select can. */
 enum status slots_evict(struct trainer *t, int64_t number, const char *dir);
 
-/* Forgets one; in place of the selected one as above. Slot 0 cannot be closed. Numbers are not used again. */
+/* Forgets one; in place of the selected one as above, or where no other can be, none. Slot 0 cannot be closed. Numbers are not
+ * used again. */
 enum status slots_close(struct trainer *t, int64_t number);
 
 struct slot_facts {
@@ -44,9 +47,12 @@ struct slot_facts {
     bool selected;
 };
 
-/* Of a slot, or with -1 of the selected one. */
+/* Of a slot, or with -1 of the selected one, which there must be. */
 enum status slots_facts(const struct trainer *t, int64_t number, struct slot_facts *facts);
 int64_t slots_count(const struct trainer *t);
+
+/* ERR_ARGUMENT while none is selected. */
+enum status slots_check_selected(const struct trainer *t);
 
 /* ERR_ARGUMENT unless slot 0 is selected: the run over the trainer's own data is its. */
 enum status slots_check_run(const struct trainer *t);

@@ -10,6 +10,7 @@
 #include <math.h>
 
 #include "base/clock.h"
+#include "base/number.h"
 #include "device/cpu_pace.h"
 #include "train/micro.h"
 #include "train/verify_steps.h"
@@ -21,16 +22,16 @@ struct rank_report {
     int64_t stops;
 };
 
-/* What is known of the sums' step before it has run. */
-static struct step step_describe(const struct stepper *st, double rate)
+/* What is known of a step with these sums before it has run. */
+static struct step step_describe(const struct stepper *st, const struct micro_sums *sums, double rate)
 {
     int64_t number = st->state->step + st->queue.ahead + 1;
     return (struct step){
         .step = number,
         .epoch = st->build->rows->steps_per_epoch ? (double)number / (double)st->build->rows->steps_per_epoch : 0,
         .rate = rate < 0 ? schedule_rate(&st->schedule, number) : rate,
-        .tokens = st->sums.tokens,
-        .targets = st->sums.targets,
+        .tokens = sums->tokens,
+        .targets = sums->targets,
         .worst = -1,
         .worst_loss = NAN,
     };
@@ -59,9 +60,9 @@ static struct optimizer_settings with_rate(const struct stepper *st, double rate
 
 /* What the gradient sums are divided by. Losses that a caller computed (stepper_add_with) may be not finite where their gradients
  * are: 0 skips the step. hone's own losses see to it themselves (ops/losses/linear_cross_entropy.c). */
-static double divisor(const struct stepper *st)
+static double divisor(const struct micro_sums *sums)
 {
-    return isfinite(st->sums.sum) ? st->sums.weight : 0;
+    return isfinite(sums->sum) ? sums->weight : 0;
 }
 
 /* The step is done: only now does the run's state count it. */
@@ -86,16 +87,17 @@ double step_engine_share(const struct step *step)
 /* The sums of all ranks, which are not kept: a step that is refused can be taken in another way. */
 static enum status add_up(const struct stepper *st, struct micro_sums *all)
 {
-    enum { SUM, WEIGHT, ABSOLUTE, TOKENS, TARGETS, SEQUENCES, SUMS };
+    enum { SUM, WEIGHT, NEGATIVE, TOKENS, TARGETS, SEQUENCES, SUMS };
     const struct micro_sums *own = &st->sums;
-    double sums[SUMS] = {own->sum, own->weight, own->absolute, (double)own->tokens, (double)own->targets, (double)own->sequences};
+    double sums[SUMS] = {
+        own->sum, own->weight, (double)own->negative, (double)own->tokens, (double)own->targets, (double)own->sequences};
     TRY(group_sum(st->build->group, sums, SUMS));
     if (sums[SEQUENCES] < 1)
         return fail(ERR_ARGUMENT, "a step without sequences: nothing was added since the last one");
     *all = *own;
     all->sum = sums[SUM];
     all->weight = sums[WEIGHT];
-    all->absolute = sums[ABSOLUTE];
+    all->negative = (int64_t)sums[NEGATIVE];
     all->tokens = (int64_t)sums[TOKENS];
     all->targets = (int64_t)sums[TARGETS];
     return OK;
@@ -106,12 +108,11 @@ static enum status step_divided(struct stepper *st, const struct micro_sums *all
                                 double by, struct step *step)
 {
     struct optimizer_result result;
-    st->sums = *all;
-    *step = step_describe(st, settings->learning_rate);
-    TRY(optimizer_step(&st->build->optimizer, &st->build->session, by > 0 && isfinite(all->sum) ? by : divisor(st), settings,
+    *step = step_describe(st, all, settings->learning_rate);
+    TRY(optimizer_step(&st->build->optimizer, &st->build->session, by > 0 && isfinite(all->sum) ? by : divisor(all), settings,
                        &result));
     step->engine_seconds = cpu_gemm_seconds(st->build->session.device) - st->sums.gemm_seconds;
-    step_finish(st, step, all->sum / (by > 0 ? by : all->weight), st->sums.started, result);
+    step_finish(st, step, all->sum / (by > 0 ? by : all->weight), all->started, result);
     micro_start_over(st);
     return OK;
 }
@@ -127,15 +128,14 @@ enum status stepper_step(struct stepper *st, double rate, struct step *step)
 
 enum status stepper_step_with(struct stepper *st, const struct optimizer_settings *settings, double by, struct step *step)
 {
-    static const double PART_MIN = 1e-3;
     struct micro_sums all;
     TRY(stepper_at_rest(st));
     TRY(add_up(st, &all));
-    if (by == 0 && all.weight <= PART_MIN * all.absolute)
+    if (by == 0 && (all.negative || all.weight == 0))
         return fail(ERR_ARGUMENT,
-                    "the weights since the last step add up to %g, and without their signs to %g: their sum divides nothing "
+                    "the weights since the last step add up to %g, and %lld of them %s below 0: their sum divides nothing "
                     "sensibly. Set the divisor, to 1 for example",
-                    all.weight, all.absolute);
+                    all.weight, (long long)all.negative, is_or_are(all.negative));
     return step_divided(st, &all, settings, by, step);
 }
 
@@ -293,6 +293,8 @@ enum status stepper_queue(struct stepper *st, const struct sequence *sequences, 
     double matmuls = st->sums.sequences ? st->sums.gemm_seconds : cpu_gemm_seconds(s->device);
     for (int64_t i = 0; i < count; i++)
         TRY(stepper_check(st, st->loss.id, &sequences[i]));
+    TRY(stepper_clear_stale(st));
+    st->stale = true; /* until all of the step is enqueued */
     bool verifies = verify_due(st);
     const struct sequence *all = sequences;
     int64_t all_count = count;
@@ -305,8 +307,8 @@ enum status stepper_queue(struct stepper *st, const struct sequence *sequences, 
         st->sums.weight = step_weight_of(sequences, count);
     struct optimizer_settings chosen = with_rate(st, rate);
     rate = chosen.learning_rate;
-    optimizer_write(&st->build->optimizer, s, divisor(st), &chosen);
-    TRY(micro_even_out(st, sequences, count));
+    optimizer_write(&st->build->optimizer, s, divisor(&st->sums), &chosen);
+    TRY(micro_even_out(st, &st->loss, sequences, count));
     do {
         struct micro micro = {0};
         if (count)
@@ -321,7 +323,7 @@ enum status stepper_queue(struct stepper *st, const struct sequence *sequences, 
             TRY(verify_second(st));
         if (u->ends) {
             TRY(run_optimizer(st, u, micro.ended));
-            u->step = step_describe(st, rate);
+            u->step = step_describe(st, &st->sums, rate);
             u->step.verified = verifies;
             u->step.engine_seconds = cpu_gemm_seconds(s->device) - matmuls;
             u->sum = st->sums.sum;
@@ -331,6 +333,7 @@ enum status stepper_queue(struct stepper *st, const struct sequence *sequences, 
         TRY(step_read_later(st, u));
     } while (done < count);
     micro_start_over(st);
+    st->stale = false;
     st->queue.ahead++;
     return OK;
 }
@@ -387,6 +390,7 @@ void stepper_settle(struct stepper *st)
     struct step step;
     while (st->queue.ahead && stepper_report(st, &step) == OK)
         ;
+    st->stale |= st->queue.ahead != 0 || st->sums.sequences != 0;
     st->queue.is_finished = false;
     st->queue.ahead = st->queue.waiting = 0;
     begin_losses(&st->queue);

@@ -27,7 +27,7 @@ struct micro_outputs {
 /* Sums since the last step, whatever the losses. */
 struct micro_sums {
     double sum, weight; /* of losses and of their weights */
-    double absolute;    /* of the weights without their signs */
+    int64_t negative;   /* weights below 0 */
     int64_t tokens, targets, sequences;
     bool numbered;       /* sequences bring their numbers; else they are numbered as they come */
     double started;      /* when the first of them came */
@@ -85,10 +85,11 @@ struct stepper {
     struct build *build;
     struct run_state *state;
     struct schedule schedule;
-    struct loss_use loss;             /* of stepper_add and stepper_queue: the job's, with its own settings */
-    struct micro_outputs host;        /* micro.c writes it */
-    struct micro_sums sums;           /* micro.c writes it */
-    struct step_queue queue;          /* step.c writes it */
+    struct loss_use loss;      /* of stepper_add and stepper_queue: the job's, with its own settings */
+    struct micro_outputs host; /* micro.c writes it */
+    struct micro_sums sums;    /* micro.c writes it */
+    bool stale;                /* something failed, and the sums of gradients on the device are not those that `sums` says */
+    struct step_queue queue;   /* step.c writes it */
     struct verification verification; /* verify_steps.c writes it */
     struct diloco diloco;             /* diloco.c writes it */
 };
@@ -114,11 +115,13 @@ enum status stepper_check(const struct stepper *st, enum loss_id loss, const str
 enum status stepper_add(struct stepper *st, const struct sequence *sequences, int64_t count, double *sum, double *weight);
 
 /* The same with one of the job's losses, and the log-probabilities of each sequence's tokens in an array of its own: 0 for those
- * that are not asked about. An array that is NULL, or `logprobs` itself, is not wanted. */
+ * that are not asked about. An array that is NULL, or `logprobs` itself, is not wanted. If a micro-batch fails, those before it
+ * are added. */
 enum status stepper_add_for(struct stepper *st, const struct loss_use *loss, const struct sequence *sequences, int64_t count,
                             float *const *logprobs, double *sum, double *weight);
 
-/* The same with the caller's gradient of the logits (rows, V) after tokens [first, first + rows) of a sequence. */
+/* The same with the caller's gradient of the logits (rows, V) after tokens [first, first + rows) of a sequence: false stops with
+ * ERR_STOPPED, and what came before these rows is added. */
 typedef bool logits_gradient(void *context, int64_t sequence, int64_t first, int64_t rows, int64_t vocabulary,
                              const float *logits, float *gradient, double *loss);
 enum status stepper_add_with(struct stepper *st, const struct sequence *sequences, int64_t count, logits_gradient *gradient,
@@ -131,8 +134,15 @@ struct optimizer_settings stepper_settings(const struct stepper *st);
 enum status stepper_step(struct stepper *st, double rate, struct step *step);
 
 /* The same with these settings and with what the sums are divided by. 0: the sum of the weights; ERR_ARGUMENT, and no step, if
- * that is not above a thousandth of what it is without signs. The step's loss is divided likewise. */
+ * that is 0 or any of them is negative. The step's loss is divided likewise. After a failure the sums are as they were. */
 enum status stepper_step_with(struct stepper *st, const struct optimizer_settings *settings, double divisor, struct step *step);
+
+/* Forgets what was added since the last step. All ranks call it. */
+enum status stepper_clear(struct stepper *st);
+
+/* For calls that add sequences, where programs of training have collectives: ranks agree on the status that each has after its
+ * checks, and *calls becomes the largest number of calls that a rank will make; the others make theirs with no sequences. */
+enum status stepper_join(const struct stepper *st, enum status status, int64_t *calls);
 
 /* Enqueues a whole step over these sequences. At most two steps may be unreported. Until all are reported nothing can be added,
  * stepped, or saved as a checkpoint in another way. */
@@ -140,6 +150,9 @@ enum status stepper_queue(struct stepper *st, const struct sequence *sequences, 
 
 /* Waits for the oldest enqueued step. Its numbers are those of stepper_add and stepper_step. */
 enum status stepper_report(struct stepper *st, struct step *step);
+
+/* Before gradients are added or read: clears those on the device if they are what something that failed has left. */
+enum status stepper_clear_stale(struct stepper *st);
 
 /* ERR_ARGUMENT while a step is enqueued: for what needs the trainer between steps. */
 enum status stepper_at_rest(const struct stepper *st);

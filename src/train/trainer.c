@@ -232,17 +232,32 @@ enum status trainer_load_state(struct trainer *t, const char *dir)
     TRY(stepper_at_rest(&t->stepper));
     const struct run_state before = t->snap.state;
     const struct identity was = t->snap.identity;
-    enum status status = checkpoint_load(&t->snap, dir);
+    bool other_run = t->snap.other_run, begun;
+    enum status status = checkpoint_load(&t->snap, dir, &begun);
     if (status == OK)
         status = diloco_start_over(&t->stepper);
+    if (begun) {
+        micro_start_over(&t->stepper);
+        t->stepper.stale = status != OK;
+    }
     if (status != OK) {
         t->snap.state = before;
         t->snap.identity = was;
+        t->snap.other_run = other_run;
         return status;
     }
     t->snap.state.slots = before.slots;
-    micro_start_over(&t->stepper);
     return OK;
+}
+
+enum status trainer_check_run(const struct trainer *t)
+{
+    TRY(slots_check_run(t));
+    return t->snap.other_run
+               ? fail(ERR_ARGUMENT,
+                      "the state that was loaded is of a run with other settings or data than this trainer's, and a run "
+                      "goes on only with the same: load it into a trainer that was opened with those")
+               : OK;
 }
 
 void trainer_close(struct trainer *t)

@@ -46,8 +46,12 @@ enum status trainer_list_kernels(struct trainer *t, const struct options *option
 enum status trainer_bench(struct trainer *t, const struct options *options, timing_products *products);
 void trainer_close(struct trainer *t);
 
-/* Saves a checkpoint, and loads one of the same run: all ranks call these, between steps. */
+/* Saves a checkpoint, and loads one of a trainer with the same arrays: all ranks call these, between steps. Gradients that waited
+ * are gone once the first array is loaded, also if another one then fails. */
 enum status trainer_save_state(struct trainer *t, const char *dir);
 enum status trainer_load_state(struct trainer *t, const char *dir);
+
+/* ERR_ARGUMENT unless a run over the trainer's own data can begin here. */
+enum status trainer_check_run(const struct trainer *t);
 
 #endif

@@ -132,7 +132,7 @@ static void run_case(hone_trainer *trainer)
         for (int i = 0; i < (int)loss.count; i++) {
             if (fscanf(cases, "%31s", names[i]) != 1)
                 exit(1);
-            settings[i] = (hone_setting){names[i], number()};
+            settings[i] = (hone_setting){.name = names[i], .value = number()};
         }
         int64_t count = read_data();
         check(hone_trainer_forward_backward(trainer, list, count, &loss, arrays, &sum));

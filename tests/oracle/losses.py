@@ -57,9 +57,10 @@ def true_loss(torch, logprobs, datum, loss, settings):
     difference = logprobs - old
     ratio = (difference.mean().expand(len(rows)) if loss == "gspo" else difference).exp()
     if loss == "sapo":
-        temperature = torch.where(advantages > 0, settings.get("temperature_pos", 1.0), settings.get("temperature_neg", 1.05))
+        temperature = torch.where(advantages > 0, settings.get("sapo_temperature_pos", 1.0), settings.get("sapo_temperature_neg", 1.05))
         return (weights * (-4 / temperature * torch.sigmoid(temperature * (ratio - 1)) * advantages)).sum()
-    clipped = ratio.clamp(1 - settings.get("epsilon", 0.2), 1 + settings.get("epsilon_high", 0.2))
+    low = settings.get("epsilon", 0.2)
+    clipped = ratio.clamp(1 - low, 1 + settings.get("epsilon_high", low))
     return (weights * -torch.minimum(ratio * advantages, clipped * advantages)).sum()
 
 
@@ -210,7 +211,8 @@ def main():
         data = {loss: make_data(torch, pairs.logprobs, base.config.vocab_size, loss) for loss in LOSSES}
         signed = make_data(torch, None, base.config.vocab_size, "cross_entropy", signed=True)
         cases = {"ppo": (0, [("ppo", {"epsilon_high": 0.28}, data["ppo"])]), "gspo": (0, [("gspo", {}, data["gspo"])]),
-                 "sapo": (0, [("sapo", {"temperature_neg": 3, "temperature_pos": 2}, data["sapo"])]),
+                 "sapo": (0, [("sapo", {"sapo_temperature_neg": 3, "sapo_temperature_pos": 2}, data["sapo"])]),
+                 "one epsilon": (0, [("ppo", {"epsilon": 0.05}, data["ppo"])]),
                  "policy gradient": (1, [("cross_entropy", {}, signed)]),
                  "weights that cancel": (0, [("cross_entropy", {}, signed), ("cross_entropy", {}, [
                      datum._replace(weights=[-weight for weight in datum.weights]) for datum in signed[:3]] + [

@@ -134,6 +134,7 @@ OF_TRAINER(used, release(hone_trainer_data(t, &json), &json))
 OF_TRAINER(forward_backward, add_sequences(t, &sequence, 1, &loss))
 OF_TRAINER(forward_backward_with, hone_trainer_forward_backward_with(t, as_data(&sequence, 1), 1, no_gradient, NULL, &loss))
 OF_TRAINER(optim_step, step_at(t, 0.1, &step))
+OF_TRAINER(clear_gradients, hone_trainer_clear_gradients(t))
 OF_TRAINER(validate, hone_trainer_eval(t, &mean))
 OF_TRAINER(optim_defaults, hone_trainer_optim_defaults(t, &optim))
 OF_TRAINER(tensors, release(hone_trainer_tensors(t, &json), &json))
@@ -188,6 +189,7 @@ static const struct named_call {
                   {"forward_backward", forward_backward, 0},
                   {"forward_backward_with", forward_backward_with, 0},
                   {"optim_step", optim_step, 0},
+                  {"clear_gradients", clear_gradients, 0},
                   {"eval", validate, 1},
                   {"optim_defaults", optim_defaults, 0},
                   {"tensors", tensors, 1},
@@ -248,7 +250,7 @@ static int open_all(void **state)
     set_all(other, (const char *const[]){"model", tiny.dir, "micro_batch_tokens", "64", NULL});
     assert_int_equal(hone_trainer_open(&released_trainer, other, 0), HONE_OK);
     hone_options_destroy(other);
-    hone_options_destroy(released_options); /* last, so that nothing else gets their memory */
+    hone_options_destroy(released_options);
     hone_model_close(released_model);
     hone_trainer_close(released_trainer);
     return 0;

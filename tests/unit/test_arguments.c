@@ -177,16 +177,15 @@ static void sequences_are_checked(void **state)
     (void)state;
     static int32_t many[600];
     const int32_t beyond[] = {5, TINY_VOCABULARY}, below[] = {5, -1};
-    static const float nan_weight[] = {0, 1, NAN, 1}, inf_weight[] = {0, -INFINITY, 1, 1}, first_nan[] = {NAN, 1, 1, 1};
+    static const float nan_weight[] = {0, 1, NAN, 1}, inf_weight[] = {0, -INFINITY, 1, 1};
     const struct {
         hone_sequence sequence;
         const char *says;
     } bad[] = {
-        {{NULL, NULL, 4}, "ids of datum 1"},       {{ids, NULL, -1}, "datum 1 has -1"},
-        {{ids, NULL, INT64_MIN}, "datum 1"},       {{ids, nan_weight, 4}, "weights[2] of datum 1 is nan"},
-        {{ids, inf_weight, 4}, "is -inf"},         {{ids, first_nan, 4}, "weights[0] of datum 1"},
-        {{beyond, NULL, 2}, "vocabulary"},         {{below, NULL, 2}, "vocabulary"},
-        {{many, NULL, 600}, "micro_batch_tokens"},
+        {{NULL, NULL, 4}, "ids of datum 1"}, {{ids, NULL, -1}, "datum 1 has -1"},
+        {{ids, NULL, INT64_MIN}, "datum 1"}, {{ids, nan_weight, 4}, "weights[2] of datum 1 is nan"},
+        {{ids, inf_weight, 4}, "is -inf"},   {{beyond, NULL, 2}, "vocabulary"},
+        {{below, NULL, 2}, "vocabulary"},    {{many, NULL, 600}, "micro_batch_tokens"},
     };
     hone_loss_sum loss = {.size = sizeof loss};
     hone_step step = {.size = sizeof step};
@@ -215,7 +214,7 @@ static hone_status add_one(hone_datum datum, const char *loss)
 static void members_of_data_are_checked(void **state)
 {
     (void)state;
-    static const float good[] = {NAN, -1, -2, -1}, bad[] = {0, 1, INFINITY, 1};
+    static const float good[] = {NAN, -1, -2, -1}, bad[] = {0, 1, INFINITY, 1}, weighted[] = {NAN, 1, 1, 1};
     static const int32_t targets[] = {-100, 5, 6, TINY_VOCABULARY};
     static const uint8_t mask[] = {1, 1, 0, 0};
     const hone_datum plain = {.size = sizeof plain, .ids = ids, .count = 4};
@@ -236,6 +235,7 @@ static void members_of_data_are_checked(void **state)
     BAD("advantages[2] of datum 0 is inf", add_one(d, "ppo"));
     d.targets = targets;
     d.mask = mask;
+    d.weights = weighted;
     hone_step step = {.size = sizeof step};
     assert_int_equal(add_one(d, "ppo"), HONE_OK);
     assert_int_equal(hone_trainer_optim_step(trainer, NULL, &step), HONE_OK);
@@ -243,21 +243,33 @@ static void members_of_data_are_checked(void **state)
     BAD("there is no loss 'pppo'", add_one(d, "pppo"));
 }
 
-static hone_status add_with(const hone_setting *settings, int64_t count)
+static hone_status add_set(const char *name, const hone_setting *settings, int64_t count)
 {
-    const hone_loss loss = {.size = sizeof loss, .name = "ppo", .settings = settings, .count = count};
+    const hone_loss loss = {.size = sizeof loss, .name = name, .settings = settings, .count = count};
     hone_loss_sum sum = {.size = sizeof sum};
     return hone_trainer_forward_backward(trainer, NULL, 0, &loss, NULL, &sum);
+}
+
+static hone_status add_with(const hone_setting *settings, int64_t count)
+{
+    return add_set("ppo", settings, count);
 }
 
 static void settings_of_losses_are_checked(void **state)
 {
     (void)state;
+    static const double temperatures[] = {0, -1, NAN, INFINITY, 1e-46, 1e39};
+    for (size_t i = 0; i < COUNT(temperatures); i++)
+        BAD(": it is above 0 and finite",
+            add_set("sapo", &(hone_setting){.name = "sapo_temperature_neg", .value = temperatures[i]}, 1));
+    BAD("it has sapo_temperature_neg, sapo_temperature_pos",
+        add_set("sapo", &(hone_setting){.name = "temperature_pos", .value = 1}, 1));
     BAD("settings is NULL", add_with(NULL, 1));
-    BAD("the name of a setting is NULL", add_with(&(hone_setting){NULL, 1}, 1));
-    BAD("the loss ppo has no setting 'clip': it has epsilon, epsilon_high", add_with(&(hone_setting){"clip", 1}, 1));
-    BAD("epsilon_high of the loss ppo is nan", add_with(&(hone_setting){"epsilon_high", NAN}, 1));
-    BAD("epsilon of the loss ppo is -1", add_with(&(hone_setting){"epsilon", -1}, 1));
+    BAD("the name of a setting is NULL", add_with(&(hone_setting){.value = 1}, 1));
+    BAD("the loss ppo has no setting 'clip': it has epsilon, epsilon_high",
+        add_with(&(hone_setting){.name = "clip", .value = 1}, 1));
+    BAD("epsilon_high of the loss ppo is nan", add_with(&(hone_setting){.name = "epsilon_high", .value = NAN}, 1));
+    BAD("epsilon of the loss ppo is -1", add_with(&(hone_setting){.name = "epsilon", .value = -1}, 1));
     BAD("size of loss", hone_trainer_forward_backward(trainer, NULL, 0, &(hone_loss){0}, NULL, NULL));
 }
 
@@ -281,6 +293,16 @@ static void members_of_optim_are_checked(void **state)
             *members[i] = bad[k];
             BAD(names[i], hone_trainer_optim_step(trainer, &optim, &step));
         }
+    }
+    static const struct { /* that float32 does not have, or has as another number */
+        int member;
+        double value;
+    } lost[] = {{0, 1e39}, {1, 1 - 1e-12}, {2, 1 - 1e-12}, {3, 1e-46}, {3, 1e-31},
+                {3, 2},    {4, 1e39},      {5, 1e-46},     {6, 1e-46}, {6, 1e39}};
+    for (size_t i = 0; i < COUNT(lost); i++) {
+        optim = filled;
+        *members[lost[i].member] = lost[i].value;
+        BAD(names[lost[i].member], hone_trainer_optim_step(trainer, &optim, &step));
     }
 }
 
@@ -369,6 +391,82 @@ static void a_trainer_says_what_it_was_not_opened_for(void **state)
     hone_options_destroy(o);
 }
 
+/* A struct that is larger than the library's, as of a newer program, with `extra` after its last member. */
+#define LARGER(name, type)                                                                                                       \
+    struct larger_##name {                                                                                                       \
+        type known;                                                                                                              \
+        int64_t extra[2];                                                                                                        \
+    } name = {.known = {.size = sizeof name}}
+
+/* Seen to fail: what a newer program asks for was left out in silence, and what it reads was what its memory held. */
+static void structs_of_newer_programs_are_done_in_full_or_refused(void **state)
+{
+    (void)state;
+    LARGER(uses, hone_trainer_uses);
+    LARGER(loss, hone_loss);
+    LARGER(optim, hone_optim);
+    LARGER(sampling, hone_sampling);
+    LARGER(start, hone_slot_start);
+    LARGER(datum, hone_datum);
+    LARGER(sum, hone_loss_sum);
+    hone_step step = {.size = sizeof step};
+    hone_generate_result r = {.size = sizeof r};
+    hone_trainer *t = NULL;
+    int64_t slot;
+    const hone_datum *list[] = {&datum.known};
+    int64_t *const extra[] = {uses.extra, loss.extra, optim.extra, sampling.extra, start.extra, datum.extra};
+    datum.known.ids = ids;
+    datum.known.count = 4;
+    sampling.known.max_new_tokens = 1;
+    sum.extra[0] = sum.extra[1] = -1;
+    assert_int_equal(hone_trainer_forward_backward(trainer, list, 1, &loss.known, NULL, &sum.known), HONE_OK);
+    assert_true(sum.known.weight > 0 && sum.extra[0] == 0 && sum.extra[1] == 0);
+    size_t size = optim.known.size;
+    assert_int_equal(hone_trainer_optim_defaults(trainer, &optim.known), HONE_OK);
+    assert_int_equal(optim.known.size, size);
+    assert_int_equal(hone_trainer_optim_step(trainer, &optim.known, &step), HONE_OK);
+    assert_int_equal(hone_trainer_sample_tokens(trainer, ids, 4, &sampling.known, NULL, NULL, &r), HONE_OK);
+    for (size_t i = 0; i < COUNT(extra); i++)
+        ((char *)extra[i])[13] = 1;
+    WRONG(HONE_ERR_UNSUPPORTED, "uses has 56 bytes, and this libhone knows the first 40",
+          hone_trainer_open(&t, options, &uses.known));
+    WRONG(HONE_ERR_UNSUPPORTED, "datum 0", hone_trainer_forward_backward(trainer, list, 1, NULL, NULL, &sum.known));
+    datum.extra[1] = 0;
+    WRONG(HONE_ERR_UNSUPPORTED, "loss has", hone_trainer_forward_backward(trainer, list, 1, &loss.known, NULL, &sum.known));
+    WRONG(HONE_ERR_UNSUPPORTED, "optim has", hone_trainer_optim_step(trainer, &optim.known, &step));
+    WRONG(HONE_ERR_UNSUPPORTED, "sampling has", hone_trainer_sample_tokens(trainer, ids, 4, &sampling.known, NULL, NULL, &r));
+    WRONG(HONE_ERR_UNSUPPORTED, "start has", hone_trainer_slot_create(trainer, &start.known, &slot));
+    WRONG(HONE_ERR_UNSUPPORTED, "has a text", add_with(&(hone_setting){.name = "epsilon", .value = 1, .text = "x"}, 1));
+}
+
+/* Of what is filled, and of what is read. */
+static void sizes_end_where_members_do(void **state)
+{
+    (void)state;
+    hone_loss_sum sum = {.size = sizeof sum - 1};
+    hone_optim optim = {.size = sizeof optim};
+    hone_step step = {.size = sizeof step};
+    BAD("the size of sum is 31, which ends inside a member", add_sequences(trainer, &sequence, 1, &sum));
+    assert_int_equal(hone_trainer_optim_defaults(trainer, &optim), HONE_OK);
+    optim.size = sizeof optim - 3;
+    BAD("the size of optim is 61, which ends inside a member", hone_trainer_optim_step(trainer, &optim, &step));
+#define WHOLE(type, last) assert_true(sizeof(type) % 8 == 0 && offsetof(type, last) + sizeof((type){0}.last) == sizeof(type))
+    WHOLE(hone_eval_result, shared_bytes);
+    WHOLE(hone_generate_result, reused_tokens);
+    WHOLE(hone_datum, advantages);
+    WHOLE(hone_sampling, stop_count);
+    WHOLE(hone_trainer_uses, loss_count);
+    WHOLE(hone_trainer_info, shared_bytes);
+    WHOLE(hone_loss, count);
+    WHOLE(hone_loss_sum, tokens);
+    WHOLE(hone_step, engine_share);
+    WHOLE(hone_optim, divisor);
+    WHOLE(hone_slot_start, adapter);
+    WHOLE(hone_slot_info, reserved);
+    WHOLE(hone_event, total);
+    WHOLE(hone_train_result, reserved);
+}
+
 static void at_least_200_wrong_calls_were_made(void **state)
 {
     (void)state;
@@ -379,11 +477,18 @@ static void at_least_200_wrong_calls_were_made(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(arguments_of_options_are_checked),   cmocka_unit_test(arguments_of_models_are_checked),
-        cmocka_unit_test(settings_of_sampling_are_checked),   cmocka_unit_test(sequences_are_checked),
-        cmocka_unit_test(members_of_data_are_checked),        cmocka_unit_test(settings_of_losses_are_checked),
-        cmocka_unit_test(members_of_optim_are_checked),       cmocka_unit_test(arguments_of_tensors_are_checked),
-        cmocka_unit_test(arguments_of_trainers_are_checked),  cmocka_unit_test(a_trainer_says_what_it_was_not_opened_for),
+        cmocka_unit_test(arguments_of_options_are_checked),
+        cmocka_unit_test(arguments_of_models_are_checked),
+        cmocka_unit_test(settings_of_sampling_are_checked),
+        cmocka_unit_test(sequences_are_checked),
+        cmocka_unit_test(members_of_data_are_checked),
+        cmocka_unit_test(settings_of_losses_are_checked),
+        cmocka_unit_test(members_of_optim_are_checked),
+        cmocka_unit_test(arguments_of_tensors_are_checked),
+        cmocka_unit_test(arguments_of_trainers_are_checked),
+        cmocka_unit_test(a_trainer_says_what_it_was_not_opened_for),
+        cmocka_unit_test(structs_of_newer_programs_are_done_in_full_or_refused),
+        cmocka_unit_test(sizes_end_where_members_do),
         cmocka_unit_test(at_least_200_wrong_calls_were_made),
     };
     return cmocka_run_group_tests(tests, open_all, close_all);

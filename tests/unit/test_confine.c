@@ -70,6 +70,15 @@ static bool opens(const char *dir, const char *name, int flags)
     return fd >= 0;
 }
 
+static bool opens_unnamed(const char *dir)
+{
+    int fd;
+    bool opened = file_open_unnamed(dir, &fd) == OK;
+    if (opened)
+        close(fd);
+    return opened;
+}
+
 static int read_and_write(void)
 {
     struct confine c;
@@ -88,6 +97,8 @@ static int read_and_write(void)
            : opens(outside, "new", O_WRONLY | O_CREAT)  ? 6
            : opens(inside, "link", O_RDONLY)            ? 7
            : !file_is_directory(outside)                ? 8
+           : !opens_unnamed(inside)                     ? 9
+           : opens_unnamed(outside)                     ? 10
                                                         : 0;
 }
 

@@ -192,7 +192,8 @@ static void settings_are_inputs_of_a_call(void **state)
     hone_trainer *t = open_all();
     hone_datum list[DATA];
     const hone_datum *data[DATA];
-    const hone_setting wide[] = {{"epsilon", 0.9}, {"epsilon_high", 9}}, high = {"epsilon_high", 9};
+    const hone_setting wide[] = {{.name = "epsilon", .value = 0.9}, {.name = "epsilon_high", .value = 9}},
+                       high = {.name = "epsilon_high", .value = 9};
     const hone_loss losses[] = {{.size = sizeof(hone_loss), .name = "ppo"},
                                 {.size = sizeof(hone_loss), .name = "ppo", .settings = wide, .count = 2},
                                 {.size = sizeof(hone_loss), .name = "ppo", .settings = &high, .count = 1},
@@ -207,6 +208,40 @@ static void settings_are_inputs_of_a_call(void **state)
         sums[i] = sum.sum;
     }
     assert_true(sums[0] != sums[1] && sums[1] != sums[2] && sums[0] != sums[2] && sums[0] == sums[3]);
+    hone_trainer_close(t);
+}
+
+/* Breaks if epsilon_high has a value of its own where none is given, or if the last of two settings decides. */
+static void epsilon_high_is_epsilon_unless_it_is_given(void **state)
+{
+    (void)state;
+    hone_trainer *t = open_all();
+    const hone_setting low = {.name = "epsilon", .value = 1e-4}, both[] = {low, {.name = "epsilon_high", .value = 1e-4}},
+                       apart[] = {{.name = "epsilon_high", .value = 0.2}, low};
+    const struct {
+        const hone_setting *settings;
+        int64_t count;
+    } given[] = {{&low, 1}, {both, 2}, {apart, 2}};
+    for (int l = 1; l < 3; l++) {
+        hone_datum list[DATA];
+        const hone_datum *data[DATA];
+        double sums[3];
+        make_data(list, all_losses[l]);
+        for (int i = 0; i < DATA; i++) {
+            data[i] = &list[i];
+            score(t, &list[i], 0, old[i]);
+            for (int k = 0; k < LENGTH; k++)
+                old[i][k] -= 0.1f; /* ratios between 1.0001 and 1.2 */
+        }
+        for (int i = 0; i < 3; i++) {
+            const hone_loss loss = {
+                .size = sizeof loss, .name = all_losses[l], .settings = given[i].settings, .count = given[i].count};
+            hone_loss_sum sum = {.size = sizeof sum};
+            check(hone_trainer_forward_backward(t, data, DATA, &loss, NULL, &sum));
+            sums[i] = sum.sum;
+        }
+        assert_true(sums[0] == sums[1] && sums[0] != sums[2]);
+    }
     hone_trainer_close(t);
 }
 
@@ -296,12 +331,14 @@ static void a_mask_asks_and_weights_count(void **state)
     double alone = add(t, list, 1, "gspo", NULL).sum;
     list[0].mask = every;
     assert_true(add(t, list, 1, "gspo", NULL).sum != alone);
+    assert_int_equal(clear(t, 1).trained_tokens, 6); /* three of each, whatever was asked about besides */
     hone_trainer_close(t);
 }
 
 /* --- steps ------------------------------------------------------------------------------------------------------------------ */
 
-/* Breaks if a sum of weights that means nothing divides a step, or if a refused step loses what was added. */
+/* Breaks if a sum of weights that means nothing divides a step, also one that is large: of 1 and -0.001. Or if a refused step
+ * loses what was added. */
 static void signed_weights_need_a_divisor(void **state)
 {
     (void)state;
@@ -321,10 +358,78 @@ static void signed_weights_need_a_divisor(void **state)
     double norm = step.grad_norm;
     add(t, list + 1, 1, "cross_entropy", NULL);
     near(clear(t, 4).grad_norm, norm / 4, 1e-6);
-    weights[2] = 5;
+    for (int i = 0; i < LENGTH; i++)
+        weights[i] = i == 7 ? -1e-3f : 1;
+    add(t, list + 1, 1, "cross_entropy", NULL);
+    check_fails(hone_trainer_optim_step(t, NULL, &step), HONE_ERR_ARGUMENT, "1 of them is below 0");
+    clear(t, 1);
+    for (int i = 0; i < LENGTH; i++)
+        weights[i] = 0.1f;
     sum = add(t, list + 1, 1, "cross_entropy", NULL);
     step = clear(t, 0);
     near(step.loss, sum.sum / sum.weight, 1e-9);
+    hone_trainer_close(t);
+}
+
+/* Breaks if gradients, sums or a count of what is cleared stay, or if moments go. */
+static void what_was_added_can_be_cleared(void **state)
+{
+    (void)state;
+    static float with[VALUES], without[VALUES], gradient[VALUES];
+    float *const weights[] = {without, with};
+    hone_step step[2] = {{.size = sizeof step[0]}, {.size = sizeof step[1]}};
+    int64_t count = 0;
+    for (int cleared = 0; cleared < 2; cleared++) {
+        hone_trainer *t = open_all();
+        add_named(t, "cross_entropy");
+        check(hone_trainer_optim_step(t, NULL, &step[cleared]));
+        if (cleared) {
+            add_named(t, "ppo");
+            check(hone_trainer_clear_gradients(t));
+            count = read_all(t, HONE_TENSOR_GRADIENT, gradient);
+            for (int64_t i = 0; i < count; i++)
+                assert_true(gradient[i] == 0);
+            check_fails(hone_trainer_optim_step(t, NULL, &step[1]), HONE_ERR_ARGUMENT, "nothing was added");
+        }
+        add_named(t, "cross_entropy");
+        check(hone_trainer_optim_step(t, NULL, &step[cleared]));
+        read_all(t, HONE_TENSOR_WEIGHT, weights[cleared]);
+        hone_trainer_close(t);
+    }
+    assert_memory_equal(with, without, (size_t)count * sizeof(float));
+    assert_true(step[0].step == 2 && step[1].step == 2 && step[0].tokens == step[1].tokens && step[0].loss == step[1].loss);
+}
+
+/* Stops at the third datum, and has added to the loss by then. */
+static int stop_at_third(void *context, int64_t datum, int64_t first, int64_t rows, int64_t vocabulary, const float *logits,
+                         float *gradient, double *loss)
+{
+    (void)context, (void)first, (void)logits;
+    *loss += (double)datum + 1;
+    gradient[0] = gradient[rows * vocabulary - 1] = 0.5f;
+    return datum == 2;
+}
+
+/* Breaks if a datum counts before its gradient is added, or if a call that fails says nothing of what it has added. */
+static void what_came_before_a_stop_is_added_and_counts(void **state)
+{
+    (void)state;
+    const hone_trainer_uses uses = {.size = sizeof uses, .logits = 1};
+    hone_trainer *t = NULL;
+    hone_datum list[DATA];
+    const hone_datum *data[DATA];
+    hone_loss_sum sum = {.size = sizeof sum};
+    hone_step step = {.size = sizeof step};
+    check(open_with(&t, &uses, SETTINGS("lora_alpha", "16")));
+    make_data(list, "cross_entropy");
+    for (int i = 0; i < DATA; i++)
+        data[i] = &list[i];
+    check_fails(hone_trainer_forward_backward_with(t, data, DATA, stop_at_third, NULL, &sum), HONE_ERR_STOPPED, "stopped");
+    assert_true(sum.sum == 3 && sum.weight == 2 * LENGTH - 3 && sum.tokens == 2 * LENGTH - 1);
+    check(hone_trainer_optim_step(t, NULL, &step));
+    assert_true(step.applied && step.loss == 3.0 / (2 * LENGTH - 3));
+    assert_int_equal(step.tokens, 2 * LENGTH - 1);
+    assert_int_equal(step.trained_tokens, 2 * LENGTH - 3);
     hone_trainer_close(t);
 }
 
@@ -479,10 +584,13 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(calls_with_several_losses_add_up),
         cmocka_unit_test(settings_are_inputs_of_a_call),
+        cmocka_unit_test(epsilon_high_is_epsilon_unless_it_is_given),
         cmocka_unit_test(every_loss_gives_log_probabilities_back),
         cmocka_unit_test(a_datum_can_have_targets_of_its_own),
         cmocka_unit_test(a_mask_asks_and_weights_count),
         cmocka_unit_test(signed_weights_need_a_divisor),
+        cmocka_unit_test(what_was_added_can_be_cleared),
+        cmocka_unit_test(what_came_before_a_stop_is_added_and_counts),
         cmocka_unit_test(a_step_is_taken_as_it_says),
         cmocka_unit_test(the_base_is_there_without_its_adapter),
         cmocka_unit_test(losses_share_memory),

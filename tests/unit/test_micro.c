@@ -1,6 +1,8 @@
 /* Micro-batches of a trainer: their sizes and programs for given data, and that dividing a step changes nothing. */
 #include "test.h"
 
+#include <stddef.h>
+
 #include "train/micro.h"
 #include "trainer_rig.h"
 
@@ -163,6 +165,102 @@ static void sequences_one_by_one_add_up_to_all_at_once(void **state)
     }
 }
 
+/* --- failures --------------------------------------------------------------------------------------------------------------- */
+
+static const struct device_class *sound;
+static int64_t runs_before;
+
+static enum status fail_later(struct device *device, struct prepared *prepared)
+{
+    return runs_before-- == 0 ? fail(ERR_DEVICE, "the test's device fails") : sound->run(device, prepared);
+}
+
+/* A device of which the run after so many more fails. */
+static void fail_after(struct rig *r, struct device_class *failing, int64_t runs)
+{
+    sound = r->t.build.session.device->class;
+    *failing = *sound;
+    failing->run = fail_later;
+    runs_before = runs;
+    r->t.build.session.device->class = failing;
+}
+
+/* Seen to fail with sums that are added once all micro-batches are done. */
+static void micro_batches_before_a_failure_count(void **state)
+{
+    (void)state;
+    struct rig whole, cut;
+    struct device_class failing;
+    struct sequence list[2 * SEQUENCES];
+    double sum, weight, first;
+    for (int i = 0; i < 2 * SEQUENCES; i++)
+        list[i] = sequences()[i % SEQUENCES];
+    open_rig(&whole, &tied, 0, methods[0]);
+    first = add_all(&whole.t);
+    open_rig(&cut, &tied, 0, methods[0]);
+    fail_after(&cut, &failing, 1);
+    assert_fails(stepper_add(&cut.t.stepper, list, 2 * SEQUENCES, &sum, &weight), ERR_DEVICE, "the test's");
+    cut.t.build.session.device->class = sound;
+    assert_true(sum == first && cut.t.stepper.sums.sum == first && weight == whole.t.stepper.sums.weight);
+    assert_memory_equal(&cut.t.stepper.sums, &whole.t.stepper.sums, offsetof(struct micro_sums, numbered));
+    assert_same_tensor(&whole.t, whole.t.build.optimizer.gradients, &cut.t, cut.t.build.optimizer.gradients);
+    close_rig(&whole);
+    close_rig(&cut);
+}
+
+/* Two ranks that do the same. Seen to fail with sums of all ranks that take the place of the rank's own before the optimizer
+ * runs.
+ */
+static void a_step_that_failed_counts_once_when_it_is_taken_again(void **state)
+{
+    (void)state;
+    struct rig r;
+    struct device_class failing;
+    struct group two;
+    struct step step;
+    open_rig(&r, &tied, 0, methods[0]);
+    add_all(&r.t);
+    struct micro_sums own = r.t.stepper.sums;
+    group_pretend(&two, 2);
+    r.t.build.group = &two;
+    fail_after(&r, &failing, 0);
+    assert_fails(stepper_step(&r.t.stepper, 0.01, &step), ERR_DEVICE, "the test's");
+    r.t.build.session.device->class = sound;
+    assert_ok(stepper_step(&r.t.stepper, 0.01, &step));
+    assert_int_equal(step.tokens, 2 * own.tokens);
+    assert_int_equal(step.targets, 2 * own.targets);
+    assert_true(step.loss == own.sum / own.weight);
+    r.t.build.group = NULL;
+    close_rig(&r);
+}
+
+/* --- ranks ------------------------------------------------------------------------------------------------------------------ */
+
+/* Seen to fail with numbers of sequences that are each rank's own: then both leave out the same. */
+static void ranks_draw_dropout_of_their_own(void **state)
+{
+    (void)state;
+    float *gradients[3];
+    int64_t bytes = 0;
+    for (int i = 0; i < 3; i++) { /* a single process, and two ranks */
+        struct rig r;
+        struct group two;
+        group_pretend(&two, 2);
+        two.rank = i == 2;
+        open_rig(&r, &tied, 0, methods[0]);
+        r.t.build.group = i ? &two : NULL;
+        add_all(&r.t);
+        gradients[i] = download(&r.t, r.t.build.optimizer.gradients);
+        bytes = tensor_bytes(r.t.build.optimizer.gradients);
+        r.t.build.group = NULL;
+        close_rig(&r);
+    }
+    for (int i = 0; i < 3; i++)
+        assert_true(memcmp(gradients[i], gradients[(i + 1) % 3], (size_t)bytes) != 0);
+    for (int i = 0; i < 3; i++)
+        test_free(gradients[i]);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -172,6 +270,9 @@ int main(void)
         cmocka_unit_test(a_sequence_that_does_not_fit_is_refused_and_nothing_is_added),
         cmocka_unit_test(micro_batches_respect_the_largest_allocation),
         cmocka_unit_test(sequences_one_by_one_add_up_to_all_at_once),
+        cmocka_unit_test(micro_batches_before_a_failure_count),
+        cmocka_unit_test(a_step_that_failed_counts_once_when_it_is_taken_again),
+        cmocka_unit_test(ranks_draw_dropout_of_their_own),
     };
     return cmocka_run_group_tests(tests, make_models, remove_models);
 }

@@ -36,6 +36,35 @@ static void handles_that_are_none_are_refused(void **state)
     call_all(of_trainer, COUNT(of_trainer), garbage, "no open hone_trainer");
 }
 
+/* Seen to fail: a handle that somebody kept was another one's once that had its memory. */
+static void a_handle_is_never_another_one_later(void **state)
+{
+    (void)state;
+    enum { TIMES = 100 };
+    hone_options *o[TIMES];
+    hone_model *m[3] = {NULL};
+    for (int i = 0; i < TIMES; i++) {
+        assert_int_equal(hone_options_create(&o[i], "train"), HONE_OK);
+        for (int k = 0; k < i; k++)
+            assert_ptr_not_equal(o[i], o[k]);
+        if (i % 2)
+            hone_options_destroy(o[i]);
+    }
+    for (int i = 0; i < TIMES; i++) {
+        assert_int_equal(hone_options_set(o[i], "seed", "1"), i % 2 ? HONE_ERR_ARGUMENT : HONE_OK);
+        hone_options_destroy(o[i]);
+    }
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(hone_model_open(&m[i], eval_options), HONE_OK);
+        for (int k = 0; k < i; k++)
+            BAD("released", detokenize(m[k]));
+        if (i < 2)
+            hone_model_close(m[i]);
+    }
+    assert_int_equal(detokenize(m[2]), HONE_OK);
+    hone_model_close(m[2]);
+}
+
 static void releasing_what_is_no_handle_does_nothing(void **state)
 {
     (void)state;
@@ -235,6 +264,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(handles_that_are_none_are_refused),
+        cmocka_unit_test(a_handle_is_never_another_one_later),
         cmocka_unit_test(releasing_what_is_no_handle_does_nothing),
         cmocka_unit_test(a_handle_can_be_released_inside_its_own_callback),
         cmocka_unit_test(a_second_thread_at_a_handle_is_refused),

@@ -7,6 +7,7 @@
 
 #include "base/shared.h"
 #include "failing.h"
+#include "tensor/engine_shared.h"
 
 static int made;
 
@@ -120,6 +121,33 @@ static void a_child_has_its_own(void **state)
     assert_true(give(parents, &a));
 }
 
+/* What the one that gave up has left is to be filled before anything else is waited for: who fills that may be waiting for this.
+ * Seen to fail: it waited for the second, whose filler never comes. */
+static void who_has_to_fill_one_waits_for_no_other(void **state)
+{
+    (void)state;
+    static const struct digest other = {3, 4};
+    struct device device = {.class = NULL};
+    struct engine_block blocks[2] = {{.bytes = 1}, {.bytes = 1}};
+    struct engine e = {.device = &device, .blocks = blocks, .block_count = 2};
+    struct shared *left, *kept;
+    void *thing;
+    char first = 0;
+    bool again = false;
+    assert_ok(take(&left, &first));
+    assert_ok(shared_take(&kept, other, &first, make_number, &(int){7}));
+    assert_ok(take(&blocks[0].shared, &device));
+    assert_ok(shared_take(&blocks[1].shared, other, &device, make_number, &(int){7}));
+    assert_false(give(left, &first));
+    alarm(60);
+    assert_ok(engine_shared_finish(&e, &again));
+    alarm(0);
+    assert_true(again && shared_fills(blocks[0].shared, &device) && !shared_fills(blocks[1].shared, &device));
+    assert_true(give(blocks[0].shared, &device));
+    assert_false(shared_give(kept, &first, &thing));
+    assert_true(give(blocks[1].shared, &device));
+}
+
 static void failed_allocations_leave_nothing(void **state)
 {
     (void)state;
@@ -142,6 +170,7 @@ int main(void)
         cmocka_unit_test(it_is_there_once),
         cmocka_unit_test(one_that_gives_up_leaves_it_to_another),
         cmocka_unit_test(a_child_has_its_own),
+        cmocka_unit_test(who_has_to_fill_one_waits_for_no_other),
         cmocka_unit_test(failed_allocations_leave_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

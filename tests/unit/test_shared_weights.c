@@ -9,6 +9,7 @@
 #include "base/memory.h"
 #include "base/process.h"
 #include "failing.h"
+#include "format/nf4_codes.h"
 #include "hone.h"
 #include "tiny_model.h"
 
@@ -170,6 +171,40 @@ static void a_model_and_trainers_do_not_disturb_each_other(void **state)
     hone_trainer_close(full);
     assert_true(score(m) == want);
     hone_model_close(m);
+}
+
+static int quantised; /* matrices */
+
+enum status __real_nf4_quantise(const void *w, enum dtype dtype, int64_t count, int32_t *packed, float *absmax);
+enum status __wrap_nf4_quantise(const void *w, enum dtype dtype, int64_t count, int32_t *packed, float *absmax);
+enum status __wrap_nf4_quantise(const void *w, enum dtype dtype, int64_t count, int32_t *packed, float *absmax)
+{
+    quantised++;
+    return __real_nf4_quantise(w, dtype, count, packed, absmax);
+}
+
+/* Seen to fail: with double quantisation each handle quantised all matrices, for the map that is each one's own. */
+static void a_further_handle_quantises_nothing(void **state)
+{
+    (void)state;
+    static const char *const twice[] = {"true", "false"};
+    for (int d = 0; d < 2; d++) {
+        hone_trainer *t[2] = {NULL};
+        double norm[2];
+        for (int i = 0; i < 2; i++) {
+            hone_options *o = make_options("train", "float32", "lora");
+            check(hone_options_set(o, "load_in_4bit", "true"));
+            check(hone_options_set(o, "double_quantization", twice[d]));
+            quantised = 0;
+            check(hone_trainer_open(&t[i], o, NULL));
+            assert_int_equal(quantised > 0, i == 0);
+            norm[i] = train_once(t[i]);
+            hone_options_destroy(o);
+        }
+        assert_true(norm[0] > 0 && norm[1] == norm[0]);
+        for (int i = 0; i < 2; i++)
+            hone_trainer_close(t[i]);
+    }
 }
 
 /* --- who must not share --------------------------------------------------------------------------------------------------- */
@@ -337,6 +372,7 @@ int main(void)
 {
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_further_handle_takes_no_weights),
+        cmocka_unit_test(a_further_handle_quantises_nothing),
         cmocka_unit_test(a_model_and_trainers_do_not_disturb_each_other),
         cmocka_unit_test(a_base_that_has_changed_is_another),
         cmocka_unit_test(threads_may_open_it_at_once),

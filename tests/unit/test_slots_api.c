@@ -90,10 +90,13 @@ static void same_files(const char *a, const char *b)
 }
 
 /* What grows where something is prepared or compiled. */
-static int64_t prepared(const hone_trainer *t)
+static int64_t prepared(hone_trainer *t)
 {
+    assert_ok(trainer_enter(&t, __func__));
     const struct device_counters *c = &t->trainer.build.session.device->counters;
-    return c->allocations + c->gemms + c->kernels + c->prepared + c->compiled + c->loaded + c->bytes;
+    int64_t sum = c->allocations + c->gemms + c->kernels + c->prepared + c->compiled + c->loaded + c->bytes;
+    check(trainer_leave(t, OK));
+    return sum;
 }
 
 /* Fails if a user of a shared trainer gets other bytes than from a trainer alone, or if a slot costs more than copies. */
@@ -106,7 +109,8 @@ static void two_shapes_of_five_users_train_in_turn(void **state)
         trainer[shape] = open_shape(shape, 1);
         before[shape] = prepared(trainer[shape]);
         for (int user = 0; user < USERS; user++) {
-            hone_slot_start start = {.size = sizeof start, .seed = 50 + user};
+            const int64_t seed = 50 + user;
+            hone_slot_start start = {.size = sizeof start, .seed = &seed};
             check(hone_trainer_slot_create(trainer[shape], &start, &slot[shape][user]));
             assert_int_equal(slot[shape][user], user + 1);
         }
@@ -159,6 +163,20 @@ static int keep_token(void *context, int32_t token, double logprob_of, const cha
     return 0;
 }
 
+static enum status refuse_to_write(struct device *device, struct operand to, enum dtype to_type, const void *from,
+                                   enum dtype from_type, int64_t count)
+{
+    (void)device, (void)to, (void)to_type, (void)from, (void)from_type, (void)count;
+    return fail(ERR_DEVICE, "the device is lost");
+}
+
+static int no_gradient(void *context, int64_t datum, int64_t first, int64_t rows, int64_t vocabulary, const float *logits,
+                       float *gradient, double *loss)
+{
+    (void)context, (void)datum, (void)first, (void)rows, (void)vocabulary, (void)logits, (void)gradient, (void)loss;
+    return 0;
+}
+
 /* Fails if a call sees another slot than the selected one; the cache of samples too. */
 static void calls_are_for_the_selected_slot(void **state)
 {
@@ -197,7 +215,7 @@ static void calls_are_for_the_selected_slot(void **state)
     check(hone_trainer_slot_get_info(t, HONE_SLOT_SELECTED, &info));
     assert_true(info.slot == loaded && info.selected && info.step == 30);
     check(hone_trainer_slot_close(t, loaded));
-    hone_slot_start start = {.size = sizeof start, .seed = -1, .adapter = place("adapter", 0, 0)};
+    hone_slot_start start = {.size = sizeof start, .adapter = place("adapter", 0, 0)};
     check(hone_trainer_slot_create(t, &start, &loaded));
     assert_true(logprob(t) == trained);
     check(hone_trainer_slot_evict(t, loaded, place("evicted", 0, 0)));
@@ -211,12 +229,84 @@ static void calls_are_for_the_selected_slot(void **state)
     arena_free(&arena);
 }
 
+/* What a run that failed has left on the device is no sum of gradients. */
+static void gradients_that_are_read_are_those_that_were_added(void **state)
+{
+    (void)state;
+    static const char name[] = "base_model.model.model.layers.0.self_attn.q_proj.lora_A.weight";
+    hone_trainer *t = open_shape(0, 1), *inside = t;
+    int64_t count = 0;
+    check(hone_trainer_read_tensor(t, name, HONE_TENSOR_GRADIENT, NULL, &count));
+    assert_ok(trainer_enter(&inside, __func__));
+    struct build *b = &inside->trainer.build;
+    float *ones = test_malloc((size_t)tensor_bytes(b->optimizer.gradients));
+    for (int64_t i = 0; i < tensor_elements(b->optimizer.gradients); i++)
+        ones[i] = 1;
+    assert_ok(engine_upload(&b->session.engine, b->optimizer.gradients, ones, DTYPE_F32));
+    inside->trainer.stepper.stale = true;
+    check(trainer_leave(inside, OK));
+    check(hone_trainer_read_tensor(t, name, HONE_TENSOR_GRADIENT, ones, &count));
+    for (int64_t i = 0; i < count; i++)
+        assert_true(ones[i] == 0);
+    test_free(ones);
+    hone_trainer_close(t);
+}
+
+/* Fails if a call goes to the device's arrays while they are nobody's. */
+static void calls_wait_for_a_slot_to_be_selected(void **state)
+{
+    (void)state;
+    hone_trainer *t = open_shape(0, 1), *inside = t;
+    int64_t slot, count = 0;
+    double loss;
+    float each[LENGTH], *arrays[] = {each};
+    hone_sequence row = row_of(0);
+    hone_loss_sum sum = {.size = sizeof sum};
+    hone_step step = {.size = sizeof step};
+    hone_optim optim = {.size = sizeof optim};
+    hone_slot_info info = {.size = sizeof info};
+    hone_sampling sampling = {.size = sizeof sampling, .max_new_tokens = 1};
+    hone_generate_result result = {.size = sizeof result};
+    hone_train_result trained = {.size = sizeof trained};
+    check(hone_trainer_slot_create(t, NULL, &slot));
+    assert_ok(trainer_enter(&inside, __func__));
+    const struct device_class *sound = inside->trainer.build.session.device->class;
+    struct device_class broken = *sound;
+    broken.write = refuse_to_write;
+    inside->trainer.build.session.device->class = &broken;
+    check(trainer_leave(inside, OK));
+    check_fails(hone_trainer_slot_select(t, 0), HONE_ERR_DEVICE, "slot 1, which was selected, is in host memory");
+    inside->trainer.build.session.device->class = sound;
+    const char *const none = "no slot is selected";
+    check_fails(add_sequences(t, &row, 1, &sum), HONE_ERR_ARGUMENT, none);
+    check_fails(hone_trainer_forward_backward_with(t, as_data(&row, 1), 1, no_gradient, NULL, &sum), HONE_ERR_ARGUMENT, none);
+    check_fails(hone_trainer_optim_defaults(t, &optim), HONE_ERR_ARGUMENT, none);
+    check_fails(hone_trainer_optim_step(t, NULL, &step), HONE_ERR_ARGUMENT, none);
+    check_fails(hone_trainer_read_tensor(t, "x", HONE_TENSOR_WEIGHT, NULL, &count), HONE_ERR_ARGUMENT, none);
+    check_fails(hone_trainer_eval(t, &loss), HONE_ERR_ARGUMENT, none);
+    check_fails(hone_trainer_logprobs(t, as_data(&row, 1), 1, 0, arrays), HONE_ERR_ARGUMENT, none);
+    check_fails(hone_trainer_sample_tokens(t, row.ids, 4, &sampling, NULL, NULL, &result), HONE_ERR_ARGUMENT, none);
+    check_fails(hone_trainer_sample(t, "Hi", 1, NULL, NULL, &result), HONE_ERR_ARGUMENT, none);
+    check_fails(hone_trainer_save(t, place("none", 0, 0)), HONE_ERR_ARGUMENT, none);
+    check_fails(hone_trainer_save_state(t, place("none", 0, 0)), HONE_ERR_ARGUMENT, none);
+    check_fails(hone_trainer_load_state(t, place("none", 0, 0)), HONE_ERR_ARGUMENT, none);
+    check_fails(hone_train(t, NULL, NULL, &trained), HONE_ERR_ARGUMENT, none);
+    check_fails(hone_trainer_slot_get_info(t, HONE_SLOT_SELECTED, &info), HONE_ERR_ARGUMENT, none);
+    check(hone_trainer_slot_get_info(t, slot, &info));
+    assert_true(!info.selected && info.host_bytes == info.slot_bytes);
+    check(hone_trainer_slot_select(t, slot));
+    add_row(t, 0);
+    take_step(t, 0, 1);
+    hone_trainer_close(t);
+}
+
 static void wrong_calls_say_what_is_wrong(void **state)
 {
     (void)state;
     hone_trainer *t = open_shape(0, 1);
     int64_t slot = 7;
-    hone_slot_start start = {.size = sizeof start, .seed = -2}, unsized = {.seed = 1};
+    const int64_t below = -2;
+    hone_slot_start start = {.size = sizeof start, .seed = &below}, unsized = {.seed = &below};
     hone_slot_info info = {0};
     check_fails(hone_trainer_slot_create(t, &start, &slot), HONE_ERR_ARGUMENT, "seed is -2");
     assert_int_equal(slot, -1);
@@ -229,7 +319,11 @@ static void wrong_calls_say_what_is_wrong(void **state)
     check_fails(hone_trainer_slot_get_info(t, 0, &info), HONE_ERR_ARGUMENT, "the size of info is not set");
     check_fails(hone_trainer_slot_select(t, 3), HONE_ERR_ARGUMENT, "there is no slot 3");
     check_fails(hone_trainer_slot_close(t, 0), HONE_ERR_ARGUMENT, "slot 0 is the trainer's own");
-    check(hone_trainer_slot_create(t, NULL, &slot));
+    start = (hone_slot_start){.size = sizeof start}; /* nothing of it is set: as the trainer began */
+    check(hone_trainer_slot_create(t, &start, &slot));
+    hone_slot_info made = {.size = sizeof made, .reserved = 7};
+    check(hone_trainer_slot_get_info(t, slot, &made));
+    assert_true(made.seed == 1 && made.selected && made.reserved == 0);
     hone_train_result result = {.size = sizeof result};
     check_fails(hone_train(t, NULL, NULL, &result), HONE_ERR_ARGUMENT, "a run over the trainer's data is of slot 0");
     check(hone_trainer_slot_close(t, slot));
@@ -250,6 +344,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(two_shapes_of_five_users_train_in_turn),
         cmocka_unit_test(calls_are_for_the_selected_slot),
+        cmocka_unit_test(gradients_that_are_read_are_those_that_were_added),
+        cmocka_unit_test(calls_wait_for_a_slot_to_be_selected),
         cmocka_unit_test(wrong_calls_say_what_is_wrong),
     };
     return cmocka_run_group_tests(tests, make_model, tiny_model_teardown);

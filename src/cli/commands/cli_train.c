@@ -235,16 +235,16 @@ static const struct record_field outcome_fields[] = {
     RECORD_AS("tokens", struct outcome, result.tokens),
     RECORD_AS("trained_tokens", struct outcome, result.trained_tokens),
     RECORD_AS("skipped_steps", struct outcome, result.skipped_steps),
-    RECORD_CHARS("output", struct outcome, result.output),
-    RECORD_CHARS("checkpoint", struct outcome, result.checkpoint),
-    RECORD_CHARS("best_checkpoint", struct outcome, result.best_checkpoint),
+    RECORD_AS("output", struct outcome, result.output),
+    RECORD_AS("checkpoint", struct outcome, result.checkpoint),
+    RECORD_AS("best_checkpoint", struct outcome, result.best_checkpoint),
     RECORD_AS("best_step", struct outcome, result.best_step),
     RECORD_AS("saved_step", struct outcome, result.saved_step),
     RECORD(struct outcome, stopped_early),
-    RECORD_CHARS("method", struct outcome, info.method),
-    RECORD_CHARS("recompute", struct outcome, info.recompute),
-    RECORD_CHARS("dtype", struct outcome, info.dtype),
-    RECORD_CHARS("device", struct outcome, info.device),
+    RECORD_AS("method", struct outcome, info.method),
+    RECORD_AS("recompute", struct outcome, info.recompute),
+    RECORD_AS("dtype", struct outcome, info.dtype),
+    RECORD_AS("device", struct outcome, info.device),
     RECORD_AS("steps_per_epoch", struct outcome, info.steps_per_epoch),
     RECORD_AS("parameters", struct outcome, info.parameters),
     RECORD_AS("trainable_parameters", struct outcome, info.trainable_parameters),
@@ -256,7 +256,7 @@ static const struct record_field outcome_fields[] = {
     RECORD_AS("peak_bytes", struct outcome, info.peak_bytes),
     RECORD_AS("peak_rss_bytes", struct outcome, info.peak_rss_bytes),
     RECORD_AS("startup_seconds", struct outcome, info.startup_seconds),
-    RECORD_CHARS("resumed_from", struct outcome, info.resumed_from),
+    RECORD_AS("resumed_from", struct outcome, info.resumed_from),
     RECORD(struct outcome, resumed_step),
     {0},
 };
@@ -470,7 +470,7 @@ hone_status cli_train(hone_options *options)
 {
     struct run run = {.first_eval = NAN};
     hone_trainer_info info = {.size = sizeof info};
-    hone_train_result result = {.size = sizeof result};
+    hone_train_result result = {.size = sizeof result, .checkpoint = ""};
     bool dry = cli_flag(options, "dry_run"), shows = hone_rank() == 0; /* of many ranks, the first */
     if (!shows)
         progress_silence();

@@ -12,7 +12,8 @@
 enum { LOSS_NLL, LOSS_WEIGHTS, LOSS_OLD, LOSS_ADVANTAGES, LOSS_SETTINGS, LOSS_ROWS, LOSS_INPUTS };
 enum { LOSS_LOSS, LOSS_DNLL, LOSS_OUTPUTS };
 
-enum { LOSS_NUMBERS = 2 }; /* settings */
+enum { LOSS_NUMBERS = 2 };  /* settings */
+enum { LOSS_LOG_MAX = 20 }; /* of a ratio, up or down: beyond it the ratio stays, and has no gradient */
 
 enum loss_id {
 #define LOSS(name, ...) LOSS_##name,
@@ -31,6 +32,8 @@ struct loss {
     struct {
         const char *name; /* NULL: it has no more */
         double value;     /* unless a caller says otherwise */
+        bool above_0;     /* and finite; else it is at least 0 */
+        bool as_first;    /* unless a caller says otherwise it is what the first setting is */
     } setting[LOSS_NUMBERS];
 };
 
@@ -38,6 +41,7 @@ struct loss {
 struct loss_use {
     enum loss_id id;
     double setting[LOSS_NUMBERS];
+    bool given[LOSS_NUMBERS]; /* by the caller */
 };
 
 /* A loss by its id. */
@@ -45,18 +49,24 @@ static inline const struct loss *loss_of(enum loss_id id)
 {
     enum { BY_ROW, BY_SEQUENCE, OP_ITSELF = -1 };
     static const struct loss table[LOSS_COUNT] = {
-#define SETTING(name, value)                                                                                                     \
+#define SETTING(name, value, above_0, as_first)                                                                                  \
     {                                                                                                                            \
-#name, value                                                                                                             \
+#name, value, above_0, as_first                                                                                          \
     }
 #define NONE                                                                                                                     \
     {                                                                                                                            \
-        NULL, 0                                                                                                                  \
+        NULL, 0, false, false                                                                                                    \
     }
+#define AT_LEAST_0(name, value) SETTING(name, value, false, false)
+#define ABOVE_0(name, value) SETTING(name, value, true, false)
+#define AS_FIRST(name) SETTING(name, 0, false, true)
 #define LOSS(name, way, op, first, second) {#name, way == BY_SEQUENCE, OP_##op, {first, second}},
 #include "ops/losses/losses.def"
 #undef LOSS
 #undef SETTING
+#undef AT_LEAST_0
+#undef ABOVE_0
+#undef AS_FIRST
 #undef NONE
     };
     return &table[id];
@@ -67,7 +77,7 @@ static inline struct loss_use loss_by_default(enum loss_id id)
 {
     struct loss_use use = {.id = id};
     for (int i = 0; i < LOSS_NUMBERS; i++)
-        use.setting[i] = loss_of(id)->setting[i].value;
+        use.setting[i] = loss_of(id)->setting[loss_of(id)->setting[i].as_first ? 0 : i].value;
     return use;
 }
 

@@ -9,6 +9,17 @@
 
 enum { R };
 
+/* A ratio by its logarithm. */
+static ALWAYS_INLINE bool ratio_stays(real log_ratio)
+{
+    return log_ratio > LOSS_LOG_MAX || log_ratio < -LOSS_LOG_MAX;
+}
+
+static ALWAYS_INLINE real ratio_of(real log_ratio)
+{
+    return real_exp(!ratio_stays(log_ratio) ? log_ratio : log_ratio > 0 ? LOSS_LOG_MAX : -LOSS_LOG_MAX);
+}
+
 static inline enum status ratio_shape(struct program *p, struct node *n)
 {
     TRY(node_expect(n, LOSS_NLL, 1, SHAPE(-1)));

@@ -1,10 +1,13 @@
 /* sapo: the loss of soft adaptive policy optimization (SAPO, arXiv 2511.20347), by row. A smooth gate takes the place of
  * clipping.
  *
- *     ratio = exp(log p − old), log p = −nll; t = settings[1] if A > 0, else settings[0]
+ *     l = log p − old, log p = −nll; t = settings[1] if A > 0, else settings[0]
+ *     ratio = exp(l), and e^±20 where l is beyond ±20 (LOSS_LOG_MAX), with no gradient there
  *     s = sigmoid(t · (ratio − 1)), loss = −4 / t · s · A
- *     dnll = weights · 4 · s · (1 − s) · ratio · A; −loss where that is not finite, so that no step is taken
- * (ops/optimizers/clip.c)
+ *     dnll = weights · 4 · s · (1 − s) · ratio · A
+ *
+ * A row of weight 0 has a loss of 0, whatever its ratio. Where the loss is not finite dnll is −loss, so that no step is taken
+ * (ops/optimizers/clip.c).
  */
 #include "ops/losses/ratio.h"
 
@@ -14,10 +17,11 @@ static void forward(const struct call *c, int64_t begin, int64_t end)
     const real *weights = c->data[LOSS_WEIGHTS], *settings = c->data[LOSS_SETTINGS];
     real *loss = c->data[LOSS_INPUTS + LOSS_LOSS], *dnll = c->data[LOSS_INPUTS + LOSS_DNLL];
     for (int64_t r = begin; r < end; r++) {
-        real t = settings[advantages[r] > 0], ratio = real_exp(-nll[r] - old[r]);
-        real away = real_exp(-t * (ratio - 1)), s = 1 / (1 + away), slope = s * away * s; /* s · (1 − s) */
-        loss[r] = -4 / t * s * advantages[r];
-        dnll[r] = slope == 0 ? 0 : weights[r] * 4 * slope * ratio * advantages[r]; /* 0 · ∞ is no number */
+        real t = settings[advantages[r] > 0], log_ratio = -nll[r] - old[r], ratio = ratio_of(log_ratio);
+        real away = real_exp(-t * (ratio - 1)), s = 1 / (1 + away),
+             slope = s * away * s; /* s · (1 − s), or no number if s is 0 */
+        loss[r] = weights[r] == 0 ? 0 : -4 / t * s * advantages[r];
+        dnll[r] = loss[r] == 0 || ratio_stays(log_ratio) ? 0 : weights[r] * 4 * slope * ratio * advantages[r];
         dnll[r] = isfinite(loss[r]) ? dnll[r] : -loss[r];
     }
 }
@@ -39,7 +43,8 @@ static const struct op_example examples[] = {
 
 const struct op OP(sapo) = {
     .name = "sapo",
-    .formula = "loss = −4 / t · sigmoid(t · (ratio − 1)) · A, t = settings[A > 0], ratio = exp(−nll − old)",
+    .formula = "loss = −4 / t · sigmoid(t · (ratio − 1)) · A, t = settings[A > 0], ratio = exp(−nll − old), "
+               "whose logarithm is clamped to ±20",
     .inputs = {"nll", "weights", "old", "advantages", "settings", "rows?"},
     .outputs = {"loss", "dnll"},
     .shape = ratio_shape,
