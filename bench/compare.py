@@ -3,7 +3,7 @@
     compare.py HONE ASSETS DATA [--only lora-bf16,decode-bf16] [--repeats 5] [--steps 3] [--out docs] [--work DIR] [--draw]
 
 Some workloads have no peer: `engine-NAME` compares a step with its own matmuls, and `growth` sequences of 1,024 to 16,384
-tokens.
+tokens. `path-NAME` limits both sides to a kind of instructions (src/base/isa.def), and keeps which machine it was on.
 
 ASSETS/venv has the other programs, ASSETS/models/smollm2 the model; DATA is tests/data/debian-chat. The sides alternate (A B,
 B A, A B …), each run is a process of its own, and a ratio is the median of the rounds' ratios, so that other load on the
@@ -44,6 +44,15 @@ ENGINE = {
     "full-bf16": ("all weights, bfloat16, 4 x 256", ("--dtype", "bfloat16", "--finetuning-type", "full"), 256),
     "long-bf16": ("LoRA, bfloat16, 1 x 8192", ("--dtype", "bfloat16"), 8192),
 }
+# HONE_ISA: (what it is, the type of the run, how PyTorch and its libraries are limited to the same)
+PATHS = {
+    "avx2": ("AVX2", "float32", {"ATEN_CPU_CAPABILITY": "avx2", "ONEDNN_MAX_CPU_ISA": "AVX2", "MKL_ENABLE_INSTRUCTIONS": "AVX2"}),
+    "avx512": ("AVX-512", "float32",
+               {"ATEN_CPU_CAPABILITY": "avx512", "ONEDNN_MAX_CPU_ISA": "AVX512_CORE_VNNI", "MKL_ENABLE_INSTRUCTIONS": "AVX512"}),
+    "avx512_bf16": ("AVX-512 with bfloat16", "bfloat16",
+                    {"ATEN_CPU_CAPABILITY": "avx512", "ONEDNN_MAX_CPU_ISA": "AVX512_CORE_BF16", "MKL_ENABLE_INSTRUCTIONS": "AVX512_E3"}),
+    "amx": ("AMX", "bfloat16", {}),
+}
 LIBRARIES = ("torch", "transformers", "peft", "trl", "bitsandbytes", "llama-cpp-python")
 
 
@@ -60,14 +69,14 @@ def lines_of(master):
             pass
 
 
-def run(command, until=None, terminal=False):
+def run(command, until=None, terminal=False, limits=()):
     """Runs a process. Returns its standard output, its standard error (a terminal, if it shall be one), the seconds to its end
     or to the first line of standard error that `until` matches, and its peak memory in bytes."""
     with tempfile.TemporaryFile("w+") as out:
         begin, seen, said = time.monotonic(), None, []
         reader, writer = os.openpty() if terminal else os.pipe()
         child = subprocess.Popen(list(map(str, command)), stdout=out, stderr=writer,
-                                 env={**os.environ, "OMP_NUM_THREADS": str(CORES)})
+                                 env={**os.environ, "OMP_NUM_THREADS": str(CORES), **dict(limits)})
         os.close(writer)
         for line in lines_of(reader):
             said.append(line)
@@ -89,16 +98,18 @@ class Bench:
         self.args, self.hone, self.work = args, args.hone, args.work
         self.python = args.assets / "venv" / "bin" / "python"
         self.model = args.assets / "models" / "smollm2"
+        self.hone_limits, self.peer_limits = {}, {}
 
     def hone_steps(self, model, *options, **job):
         """Tokens a second of `hone bench`."""
         text, _, _, peak = run([self.hone, "bench", "--json", "--model", model, "--device", "cpu", "--max-steps", self.args.steps,
                              "--threads", CORES, "--per-device-train-batch-size", job["batch"], "--max-length", job["length"],
-                             "--dtype", job.get("dtype", "bfloat16"), *options])
+                             "--dtype", job.get("dtype", "bfloat16"), *options], limits=self.hone_limits)
         return json.loads(text)["tokens_per_second"], peak
 
     def peer(self, until=None, **job):
-        text, _, seconds, peak = run([self.python, PEER, json.dumps({"threads": CORES, **job}, default=str)], until)
+        text, _, seconds, peak = run([self.python, PEER, json.dumps({"threads": CORES, **job}, default=str)], until,
+                                  limits=self.peer_limits)
         return json.loads(text.splitlines()[-1]), seconds, peak
 
     def peft_steps(self, method="lora", dtype="bfloat16", batch=4, length=256):
@@ -168,12 +179,23 @@ class Bench:
         done, _, peak = self.peer(kind="decode", model=model, prompt=PROMPT, tokens=NEW)
         return done["tokens_per_second"], peak
 
+    def path(self, isa):
+        """LoRA steps of both sides with one kind of instructions, and the share of the step's time that only its matmuls take."""
+        _, dtype, limits = PATHS[isa]
+        self.hone_limits, self.peer_limits = {"HONE_ISA": isa}, limits
+        try:
+            rounds = measure(f"path-{isa}", self.args.repeats, True, lambda b: b.hone_steps(b.model, batch=4, length=256, dtype=dtype),
+                             lambda b: b.peft_steps(dtype=dtype), self)
+            return {"machine": machine(), "rounds": rounds, "engine": self.engine("lora-bf16" if dtype == "bfloat16" else "lora-f32")}
+        finally:
+            self.hone_limits, self.peer_limits = {}, {}
+
     def engine(self, name):
         """The time that only the matmuls of a step take, as a part of the step's."""
         options, length = ENGINE[name][1:]
         text, _, _, _ = run([self.hone, "bench", "--json", "--profile", "--model", self.model, "--device", "cpu", "--max-steps",
                              self.args.repeats, "--threads", CORES, "--per-device-train-batch-size", 1024 // length or 1,
-                             "--max-length", length, *options])
+                             "--max-length", length, *options], limits=self.hone_limits)
         profile = json.loads(text)["profile"]
         return {key: profile[key] for key in ("rounds", "step_seconds", "bare_seconds", "ratio")}
 
@@ -236,12 +258,12 @@ WORKLOADS = {
 }
 # Those without a peer.
 ALONE = {**{f"engine-{name}": lambda b, name=name: b.engine(name) for name in ENGINE},
+         **{f"path-{isa}": lambda b, isa=isa: b.path(isa) for isa in PATHS},
          "growth": lambda b: [b.growth(length) for length in LENGTHS]}
 
 
-def measure(bench, name, repeats):
+def measure(name, repeats, more_is_better, ours, theirs, bench):
     """The rounds of a workload; the sides change places from round to round."""
-    _, _, more_is_better, *_, ours, theirs = WORKLOADS[name]
     rounds = []
     for i in range(repeats):
         sides = {}
@@ -255,9 +277,13 @@ def measure(bench, name, repeats):
 
 
 def machine():
+    """The name of many virtual ones says little: their flags tell the kinds apart."""
     with open("/proc/cpuinfo", encoding="utf-8") as file:
-        processor = re.search(r"model name\s*: (.*)", file.read())
-    return processor[1] if processor else "an unknown processor"
+        text = file.read()
+    processor, flags = re.search(r"model name\s*: (.*)", text), set(re.search(r"flags\s*: (.*)", text)[1].split())
+    units = next((name for flag, name in (("amx_bf16", "AMX"), ("avx512_bf16", "AVX-512 with bfloat16"), ("avx512vl", "AVX-512"),
+                                          ("avx2", "AVX2")) if flag in flags), "SSE2")
+    return f"{processor[1] if processor else 'an unknown processor'} with {units}"
 
 
 def versions(python):
@@ -315,9 +341,26 @@ def report(results):
         prose("TRL's SFTTrainer has batches of 4 chats and trains on the last answer only; hone trains on all answers, with no "
               "tokens cached.", True),
         prose(f"Decoding is {NEW} tokens after a short prompt, greedy, with the same number of threads.", True),
+        *paths_report({isa: alone[f"path-{isa}"] for isa in PATHS if f"path-{isa}" in alone}),
         *engine_report({name: alone[f"engine-{name}"] for name in ENGINE if f"engine-{name}" in alone}),
         *(growth_report(alone["growth"]) if "growth" in alone else []), "", "## What limits it", "",
         *(prose(text, True) for text in LIMITS)]) + "\n"
+
+
+def paths_report(paths):
+    """Paths are measured on the machines that there are, so each row says which."""
+    def line(isa, one):
+        what, dtype, _ = PATHS[isa]
+        rounds = one["rounds"]
+        return (f"| {what} | {dtype} | {middle(rounds, 'hone'):.0f} tok/s | {middle(rounds, 'other'):.0f} tok/s | "
+                f"**{middle(rounds, 'ratio'):.2f}** ({spread(rounds)}) | {one['engine']['ratio']:.2f} | "
+                f"{middle(rounds, 'hone_peak') / 1e9:.2f} GB, {middle(rounds, 'other_peak') / 1e9:.2f} GB | {one['machine']} |")
+    return ["", "## By instructions", "",
+            prose("LoRA, 4 x 256, hone (`HONE_ISA`) and PEFT limited to the same instructions. *Matmuls*: the share of a step that its "
+                  "matmuls take by themselves. Where a processor has no units for bfloat16, `--dtype auto` is float32, with the frozen "
+                  "base as bfloat16."), "",
+            "| instructions | type | hone | PEFT | ratio | matmuls | memory: hone, PEFT | measured on |", "|---|---|---|---|---|---|---|---|",
+            *(line(isa, paths[isa]) for isa in PATHS if isa in paths)]
 
 
 def engine_report(shares):
@@ -416,7 +459,9 @@ def main():
                 if name in ALONE:
                     results.setdefault("alone", {})[name] = ALONE[name](bench)
                 else:
-                    results["workloads"][name] = {"load": load, "nice": os.nice(0), "steps": args.steps, "rounds": measure(bench, name, args.repeats)}
+                    _, _, more_is_better, *_, ours, theirs = WORKLOADS[name]
+                    rounds = measure(name, args.repeats, more_is_better, ours, theirs, bench)
+                    results["workloads"][name] = {"load": load, "nice": os.nice(0), "steps": args.steps, "rounds": rounds}
                 write(args.out, results)
             except Failed as failure:                   # the others can be measured all the same
                 failed.append(name)

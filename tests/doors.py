@@ -27,6 +27,7 @@ C = {
         "src/cli/launch.c": "fork code_execute",            # --nproc: a launcher
         "src/cli/helper.c": "fork syscall",                 # runs --on-finish for a confined run; closes what it does not need
         "src/base/confine.c": "syscall",                    # gives up rights
+        "src/base/isa.c": "syscall",                        # arch_prctl, for AMX's registers
     }),
     "library": (calls(r"dlm?open|dlvsym|library_open"), False, {
         "src/base/library.c": "dlopen library_open",        # by the policy of base/code.h; all others call it
@@ -72,6 +73,7 @@ C = {
         "src/base/clock.c": "SOURCE_DATE_EPOCH",
         "src/base/code.c": "name",
         "src/base/directory.c": "TMPDIR",
+        "src/base/isa.c": "HONE_ISA",
         "src/cli/view/terminal.c": "TERM NO_COLOR names[i]",     # LC_ALL, LC_CTYPE, LANG
         "src/commands/command_confine.c": "CUDA_MPS_PIPE_DIRECTORY HF_TOKEN_PATH HOME LD_LIBRARY_PATH XDG_CACHE_HOME *names variable",     # places that stay readable, and caches of drivers
         "src/device/cuda.c": "HONE_TENSOR_CORES",

@@ -29,7 +29,7 @@ def check(test):
     start = time.monotonic()
     with tempfile.TemporaryDirectory() as cache:
         done = subprocess.run([*VALGRIND, test], capture_output=True, text=True, errors="replace",
-                              env=dict(os.environ, DNNL_MAX_CPU_ISA="AVX2", XDG_CACHE_HOME=cache))
+                              env=dict(os.environ, HONE_ISA="avx2", XDG_CACHE_HOME=cache))
     good = not done.returncode
     said = f"ended with {done.returncode}" if not good else PARTLY if LEFT_OUT in done.stdout + done.stderr else WHOLE
     print(f"{test.name:28} {time.monotonic() - start:6.1f} s  {said}", flush=True)

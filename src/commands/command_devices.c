@@ -20,10 +20,10 @@ static json_t *one_device(const char *name)
     if (info.host_memory)
         limits_memory(&room, "");
     device_close(device);
-    return json_pack("{s:s, s:b, s:s, s:s?, s:I, s:I, s:s?, s:b, s:i}", "device", name, "usable", 1, "name", info.name, "id",
-                     info.id[0] ? info.id : NULL, "memory_bytes", (json_int_t)info.memory, "free_bytes",
+    return json_pack("{s:s, s:b, s:s, s:s?, s:I, s:I, s:s?, s:b, s:s?, s:i}", "device", name, "usable", 1, "name", info.name,
+                     "id", info.id[0] ? info.id : NULL, "memory_bytes", (json_int_t)info.memory, "free_bytes",
                      (json_int_t)info.memory_free, "limit", room.limit[0] ? room.limit : NULL, "bfloat16", (int)info.bf16,
-                     "threads", info.threads);
+                     "instructions", info.instructions, "threads", info.threads);
 }
 
 /* Where there are several of a kind, each by its number. */

@@ -283,6 +283,9 @@ static enum status write_method(struct init *in)
                 : !strcmp(recompute, "full")    ? "all"
                                                 : "none"));
     TRY(init_put(in, OPTION_finetuning_type));
+    const json_t *other = json_object_get(in->plan, "other_dtype");
+    if (other)
+        TRY(comment(in, "Type: %s.", json_string_value(json_object_get(other, "says")) + strlen("this ")));
     TRY(init_put_text(in, OPTION_dtype, dtype));
     TRY(init_put(in, OPTION_recompute));
     if (v->finetuning_type == CHOICE_finetuning_type_full)

@@ -14,6 +14,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/heartbeat.h"
+#include "base/isa.h"
 #include "base/limits.h"
 #include "base/parallel.h"
 #include "device/cpu_pace.h"
@@ -150,7 +151,9 @@ static void info(struct device *device, struct device_info *out)
         .max_block = INT64_MAX,
         .host_memory = true,
         .bf16 = cpu_of(device)->engine->has_bf16(),
+        .widens = cpu_of(device)->engine->widens && cpu_of(device)->engine->widens(),
         .threads = parallel_threads(),
+        .instructions = isa_called(isa()),
     };
     system_entry("/proc/cpuinfo", "model name", out->name, sizeof out->name);
 }

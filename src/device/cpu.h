@@ -16,6 +16,7 @@ struct gemm_engine {
     enum status (*run)(struct gemm_plan *plan, void *const address[GEMM_OPERANDS]); /* NULL: an operand that it does not have */
     bool (*joins)(const struct gemm *gemm); /* whether `create` takes this one, with its k2; NULL: it takes none */
     bool (*has_bf16)(void);
+    bool (*widens)(void); /* float32 matmuls take B in bfloat16; NULL: no */
 };
 
 extern const struct gemm_engine gemm_onednn;
@@ -27,11 +28,6 @@ static inline int64_t gemm_even_parts(int64_t size, int64_t size_max, int64_t st
     int64_t count = divide_up(size, size_max);
     return count < 2 ? round_up(size, step) : round_up(divide_up(size, round_up(count, 2)), step);
 }
-
-/* What multiplies bfloat16 here: AVX-512's dot products, or AMX's tiles, which the process may use then. It is what oneDNN finds,
- * and DNNL_MAX_CPU_ISA lowers it. */
-enum cpu_bf16 { CPU_BF16_NONE, CPU_BF16_DOTS, CPU_BF16_TILES };
-enum cpu_bf16 cpu_bf16(void);
 
 enum status cpu_open(struct device **out, const struct gemm_engine *engine);
 

@@ -139,8 +139,10 @@ struct device_info {
     int64_t max_block;           /* bytes of the largest single allocation */
     bool host_memory;            /* device_map works: host memory can be used in place */
     bool bf16;                   /* multiplies bfloat16 matrices in hardware */
+    bool widens;                 /* float32 matmuls take B in bfloat16 */
     bool stand_in;               /* its driver is one for tests: results are right, times mean nothing */
     int threads;
+    const char *instructions; /* of a processor, the most that is used; NULL: it is none */
 };
 
 /* What a device takes besides blocks. Where only the driver knows it, an estimate. */

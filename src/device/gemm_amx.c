@@ -9,7 +9,7 @@
  * One chain of float32 additions loses digits with its length, so chains are kept short, and their sums added one after the
  * other.
  */
-#include "device/gemm_amx.h"
+#include "device/cpu_gemm.h"
 
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -46,14 +46,14 @@ enum {
 enum { LINE = 64, CACHE_SETS = 4096 }; /* bytes: of a line of the cache, and after which addresses share a set of the first */
 
 /* Columns are cut by what fits into a cache, and rows where that gives too few pieces. */
-bool gemm_amx_plan(struct amx_plan *plan, const struct gemm *g)
+static bool gemm_amx_plan(struct cpu_gemm_plan *plan, const struct gemm *g)
 {
     bool float32 = g->a == DTYPE_F32 && g->b == DTYPE_F32 && g->c == DTYPE_F32;
     bool bfloat16 = g->a == DTYPE_BF16 && g->b == DTYPE_BF16 && (g->c == DTYPE_BF16 || g->c == DTYPE_F32);
     if ((!float32 && !bfloat16) || g->m < ROWS_MIN || g->n < 1 || g->k < TERMS_MIN || g->k2 > JOINED_MAX ||
         (g->k2 && g->transpose_a))
         return false;
-    *plan = (struct amx_plan){
+    *plan = (struct cpu_gemm_plan){
         .parts = float32 ? PARTS_MAX : 1,
         .waits = g->k > (float32 ? TERMS_MAX_SPLIT : TERMS_MAX),
     };
@@ -260,7 +260,7 @@ AMX static void gemm_amx_multiply(const struct product *p, int count, int parts,
 /* --- Pieces. -------------------------------------------------------------------------------------------------------------- */
 
 struct piece { /* in progress; from `first` on, `terms` of the terms are packed */
-    const struct amx_plan *plan;
+    const struct cpu_gemm_plan *plan;
     const struct gemm *gemm;
     void *const *address;
     uint16_t *panels, *block;
@@ -395,7 +395,7 @@ static void run_chain(struct piece *p, struct product product[2], int count, str
 
 static void gemm_amx_run_block(struct piece *p, int64_t down, int64_t rows)
 {
-    const struct amx_plan *plan = p->plan;
+    const struct cpu_gemm_plan *plan = p->plan;
     const struct gemm *g = p->gemm;
     const struct block all = block(p, p->row + down, rows);
     struct ahead ahead = rows_ahead(p, p->row + down + BLOCK);
@@ -446,7 +446,7 @@ static void gemm_amx_run_piece(struct piece *p, bool packed)
 /* Two lanes share a row of pieces, column by column; one takes them from its beginning on, the other from its end, so that most
  * that a lane takes one after the other have the same columns of B, packed once. */
 struct run {
-    const struct amx_plan *plan;
+    const struct cpu_gemm_plan *plan;
     const struct gemm *gemm;
     void *const *address;
     _Atomic int64_t taken[SHARES_MAX]; /* pieces of each row of them */
@@ -455,7 +455,7 @@ struct run {
 static void gemm_amx_run_lane(void *context, int64_t lane, int64_t end)
 {
     struct run *run = context;
-    const struct amx_plan *plan = run->plan;
+    const struct cpu_gemm_plan *plan = run->plan;
     const struct gemm *g = run->gemm;
     int64_t down = divide_up(g->m, plan->rows), count = divide_up(g->n, plan->columns) * down, packed = -1;
     int64_t share = lane / 2, from = 2 * share * count / plan->lanes, to = min(2 * share + 2, plan->lanes) * count / plan->lanes;
@@ -484,20 +484,11 @@ static void gemm_amx_run_lane(void *context, int64_t lane, int64_t end)
     amx_end();
 }
 
-void gemm_amx_run(const struct amx_plan *plan, const struct gemm *gemm, void *const address[GEMM_OPERANDS])
+static void gemm_amx_run(const struct cpu_gemm_plan *plan, const struct gemm *gemm, void *const address[GEMM_OPERANDS])
 {
     struct run run = {.plan = plan, .gemm = gemm, .address = address};
     parallel_for(plan->lanes, 1, gemm_amx_run_lane, &run);
 }
-#else
-bool gemm_amx_plan(struct amx_plan *plan, const struct gemm *gemm)
-{
-    (void)plan, (void)gemm;
-    return false;
-}
 
-void gemm_amx_run(const struct amx_plan *plan, const struct gemm *gemm, void *const address[GEMM_OPERANDS])
-{
-    (void)plan, (void)gemm, (void)address;
-}
+const struct cpu_gemm gemm_amx = {ISA_amx, gemm_amx_plan, gemm_amx_run};
 #endif

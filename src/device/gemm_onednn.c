@@ -7,8 +7,7 @@
  * only from the matmul: each is a primitive that is made and run with one thread, and hone's threads deal the tiles among them.
  * oneDNN's own threads, OpenMP's, are never started.
  *
- * Matmuls of many rows are hone's own on processors with AMX (device/gemm_amx.h), and those of float32 with AVX-512
- * (device/gemm_avx512.h), as far as oneDNN may use it.
+ * Many matmuls are hone's own (device/cpu_gemm.h). HONE_ISA limits oneDNN too.
  *
  * oneDNN sums over k in one chain of float32 additions, whose rounding errors grow with its length: 49,152 terms of a vocabulary
  * cost four digits. So float32 matmuls are cut along k into pieces that add to C one after the other: the first adds the bias,
@@ -26,8 +25,7 @@
 #include "base/number.h"
 #include "base/parallel.h"
 #include "device/cpu.h"
-#include "device/gemm_amx.h"
-#include "device/gemm_avx512.h"
+#include "device/cpu_gemm.h"
 
 void omp_set_num_threads(int threads); /* for the calling thread; its header is not where every compiler looks */
 int omp_get_max_threads(void);
@@ -57,9 +55,8 @@ struct piece {
 struct gemm_plan {
     struct state *state;
     struct gemm gemm;
-    enum { ONEDNN, AMX, AVX512 } by; /* what multiplies; hone's own code uses its own plan and nothing that follows */
-    struct amx_plan amx;
-    struct avx512_plan avx512;
+    const struct cpu_gemm *own; /* hone's own code, which uses its plan and nothing that follows; NULL: oneDNN multiplies */
+    struct cpu_gemm_plan cut;
     int64_t rows, columns, terms; /* of a piece of a tile that is not at an edge */
     int64_t count;                /* of pieces of a tile */
     int64_t lanes, scratch;       /* how many tiles may be in progress at once, and the bytes of scratchpad for each */
@@ -77,24 +74,28 @@ static enum status gemm_onednn_translate(dnnl_status_t code, const char *what)
     return fail(ERR_INTERNAL, "%s: failed with status %d", what, (int)code);
 }
 
-/* What the processor has, and oneDNN was not told to leave unused. */
-static bool gemm_onednn_has(dnnl_cpu_isa_t isa)
+/* What HONE_ISA forbids, oneDNN does not use either. */
+static enum status limit_onednn(void)
 {
-    inside("oneDNN, looking at the processor");
-    bool all = (dnnl_get_effective_cpu_isa() & isa) == isa;
+    static const dnnl_cpu_isa_t max[ISA_COUNT] = {[ISA_plain] = dnnl_cpu_isa_sse41,
+                                                  [ISA_avx2] = dnnl_cpu_isa_avx2,
+                                                  [ISA_avx512] = dnnl_cpu_isa_avx512_core_vnni,
+                                                  [ISA_avx512_bf16] = dnnl_cpu_isa_avx512_core_bf16};
+    static const char what[] = "oneDNN, limiting its instructions";
+    bool limited;
+    TRY(isa_limit(&limited));
+    if (!limited || isa() == ISA_amx)
+        return OK;
+    inside(what);
+    dnnl_status_t code = dnnl_set_max_cpu_isa(max[isa()]);
+    bool is_set = code == dnnl_success || (dnnl_get_effective_cpu_isa() & ~max[isa()]) == 0;
     inside(NULL);
-    return all;
-}
-
-enum cpu_bf16 cpu_bf16(void)
-{
-    return gemm_onednn_has(dnnl_cpu_isa_avx512_core_amx)    ? CPU_BF16_TILES
-           : gemm_onednn_has(dnnl_cpu_isa_avx512_core_bf16) ? CPU_BF16_DOTS
-                                                            : CPU_BF16_NONE;
+    return is_set ? OK : gemm_onednn_translate(code, what);
 }
 
 static enum status open_engine(void **out)
 {
+    TRY(limit_onednn());
     struct state *state = memory_alloc(sizeof *state);
     if (!state)
         return ERR_MEMORY;
@@ -451,12 +452,10 @@ static void gemm_onednn_run_lane(void *context, int64_t lane, int64_t end)
 static enum status run(struct gemm_plan *plan, void *const address[GEMM_OPERANDS])
 {
     struct run run = {.plan = plan, .address = address};
-    if (plan->by == AMX)
-        gemm_amx_run(&plan->amx, &plan->gemm, address);
-    if (plan->by == AVX512)
-        gemm_avx512_run(&plan->avx512, &plan->gemm, address);
-    if (plan->by != ONEDNN)
+    if (plan->own) {
+        plan->own->run(&plan->cut, &plan->gemm, address);
         return OK;
+    }
     parallel_for(plan->lanes, 1, gemm_onednn_run_lane, &run);
     return gemm_onednn_translate((dnnl_status_t)atomic_load(&run.code), running);
 }
@@ -483,19 +482,14 @@ static enum status gemm_onednn_warm_up(struct state *state, const struct gemm *g
 
 static enum status create(void *state, const struct gemm *g, struct gemm_plan **out, int64_t *workspace)
 {
-    struct gemm_plan own = {.state = state, .gemm = *g};
-    if (gemm_onednn_has(dnnl_cpu_isa_avx512_core_amx) && gemm_amx_plan(&own.amx, g)) {
-        own.by = AMX;
-        *workspace = own.amx.lanes * own.amx.lane;
-    } else if (gemm_onednn_has(dnnl_cpu_isa_avx512_core) && gemm_avx512_plan(&own.avx512, g)) {
-        own.by = AVX512;
-        *workspace = own.avx512.lanes * own.avx512.lane;
-    }
-    if (own.by != ONEDNN) {
+    struct gemm_plan plan = {.state = state, .gemm = *g};
+    plan.own = cpu_gemm_choose(&plan.cut, g);
+    if (plan.own) {
+        *workspace = plan.cut.lanes * plan.cut.lane;
         *out = memory_alloc(sizeof **out);
         if (!*out)
             return ERR_MEMORY;
-        **out = own;
+        **out = plan;
         return OK;
     }
     TRY(gemm_onednn_warm_up(state, g));
@@ -506,13 +500,19 @@ static enum status create(void *state, const struct gemm *g, struct gemm_plan **
 
 static bool joins(const struct gemm *g)
 {
-    struct amx_plan plan;
-    return gemm_onednn_has(dnnl_cpu_isa_avx512_core_amx) && gemm_amx_plan(&plan, g);
+    struct cpu_gemm_plan plan;
+    return cpu_gemm_choose(&plan, g) != NULL;
 }
 
 static bool has_bf16(void)
 {
-    return cpu_bf16() != CPU_BF16_NONE;
+    return isa() >= ISA_avx512_bf16;
+}
+
+/* With units for bfloat16, float32 matmuls are for those who want their digits, and are faster with what those units pack. */
+static bool widens(void)
+{
+    return isa() >= ISA_avx2 && !has_bf16();
 }
 
 const struct gemm_engine gemm_onednn = {
@@ -523,4 +523,5 @@ const struct gemm_engine gemm_onednn = {
     .run = run,
     .joins = joins,
     .has_bf16 = has_bf16,
+    .widens = widens,
 };

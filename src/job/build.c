@@ -1,7 +1,6 @@
 /* Building the programs of a run. */
 #include "job/build.h"
 
-#include "base/log.h"
 #include "base/number.h"
 #include "base/parallel.h"
 #include "base/processors.h"
@@ -60,16 +59,6 @@ static void set_method(struct build *b)
 }
 
 /* `neighbours`: ranks of this machine; `threads`: of this rank. */
-static void warn_of_type(const struct build *b)
-{
-    struct device_info info;
-    device_info(b->session.device, &info);
-    if (b->job->options->dtype == CHOICE_dtype_bfloat16 && !b->session.device->class->compiles && !info.bf16)
-        log_message(LOG_WARNING,
-                    "--dtype bfloat16: this processor has no units for it, so that steps take longer than in float32; "
-                    "they take less memory");
-}
-
 static enum status build_open_session(struct build *b, bool weights, int threads, int neighbours)
 {
     const struct options *o = b->job->options;
@@ -82,7 +71,6 @@ static enum status build_open_session(struct build *b, bool weights, int threads
         TRY(dist_attach(b->session.device, b->group));
     else
         b->session.device->group = b->group;
-    warn_of_type(b);
     choose_reduction(b);
     divide_memory(&b->session, neighbours);
     set_method(b);

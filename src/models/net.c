@@ -90,9 +90,11 @@ struct value *net_head_norm(struct net *n, struct value *x, const char *name, in
     return program_view(&n->program, norm(n, rows, D, name, layer), 3, n->T, heads, D);
 }
 
+/* A matrix that is narrower than the run's weights is widened where it is multiplied, and x stays. */
 struct value *net_as(struct net *n, struct value *x, struct value *like)
 {
-    return x && like && x->dtype != like->dtype ? NODE(&n->program, cast, x, like) : x;
+    bool narrow = like && n->weights->narrow && like->tensor && like->dtype != n->program.types[ROLE_WEIGHT];
+    return x && like && !narrow && x->dtype != like->dtype ? NODE(&n->program, cast, x, like) : x;
 }
 
 struct value *net_linear(struct net *n, struct value *x, int64_t size, bool with_bias, const char *name, int64_t layer)

@@ -5,17 +5,23 @@
 
 #include "base/name.h"
 
-static struct value *net_weight_of(struct net *n, const char *name, bool trained, int rank, const int64_t *shape)
+static struct value *net_weight_in(struct net *n, const char *name, enum dtype dtype, bool trained, int rank,
+                                   const int64_t *shape)
 {
     struct program *p = &n->program;
     char sum[NAME_SIZE + 32];
     struct tensor *t;
     enum lifetime lifetime = trained ? LIFE_TRAINABLE : LIFE_WEIGHTS;
-    enum status status = store_tensor(&t, n->store, name, lifetime, p->types[ROLE_WEIGHT], rank, shape);
+    enum status status = store_tensor(&t, n->store, name, lifetime, dtype, rank, shape);
     snprintf(sum, sizeof sum, "gradient.%s", name);
     if (status == OK && trained && !t->gradient)
         status = store_tensor(&t->gradient, n->store, sum, LIFE_GRADIENTS, p->types[ROLE_GRADIENT], rank, shape);
     return status == OK ? program_tensor(p, t) : program_fail(p, status);
+}
+
+static struct value *net_weight_of(struct net *n, const char *name, bool trained, int rank, const int64_t *shape)
+{
+    return net_weight_in(n, name, n->program.types[ROLE_WEIGHT], trained, rank, shape);
 }
 
 struct value *net_weight(struct net *n, const char *name, bool trained, int rank, int64_t d0, int64_t d1)
@@ -57,8 +63,11 @@ struct value *net_matrix(struct net *n, const char *module, bool linear, int64_t
     const struct parted *parted;
     struct value *part[WEIGHT_PARTS] = {0};
     int type = weights_type(n->weights, name_fill(name, module, 0, 0, ".weight"), linear);
+    if (type == WEIGHT_DENSE && net_trains_all(n))
+        return net_weight(n, name, true, 2, rows, columns);
     if (type == WEIGHT_DENSE)
-        return net_weight(n, name, net_trains_all(n), 2, rows, columns);
+        return net_weight_in(n, name, weights_matrix_dtype(n->weights, name, n->program.types[ROLE_WEIGHT]), false, 2,
+                             (int64_t[]){rows, columns});
     enum weight_id id = (enum weight_id)type;
     if (net_trains_all(n))
         return program_fail(&n->program,

@@ -94,6 +94,13 @@ int weights_type(const struct weights *w, const char *name, bool linear)
     return linear && !skipped(w, name) ? w->quantise : WEIGHT_DENSE;
 }
 
+enum dtype weights_matrix_dtype(const struct weights *w, const char *name, enum dtype of_run)
+{
+    const struct stored *stored = weights_find(w, name);
+    bool in_file = stored ? stored->dtype == DTYPE_BF16 && stored->packed == PACKED_NOT : !w->listed;
+    return w->narrow && in_file ? DTYPE_BF16 : of_run;
+}
+
 static enum status make_tensors(struct store *store, struct parted *p)
 {
     const struct weight_type *type = weight_types[p->type];

@@ -62,6 +62,7 @@ struct weights {
     int64_t parted_count, parted_capacity;
     int quantise;             /* what the matrices of linear layers become at loading: an enum weight_id, or WEIGHT_DENSE */
     bool packed;              /* the matrices of experts are in MXFP4 in the files */
+    bool narrow;              /* matrices in bfloat16 that are not trained stay so in a float32 run: matmuls widen them */
     const char *const *skips; /* modules that stay dense then, by the end of their name, up to NULL; NULL: none */
 };
 
@@ -78,6 +79,9 @@ const struct stored *weights_find(const struct weights *w, const char *name); /*
 
 /* How a matrix is used by programs: an enum weight_id, or WEIGHT_DENSE. `linear`: of a linear layer other than the head. */
 int weights_type(const struct weights *w, const char *name, bool linear);
+
+/* Of a dense matrix that is not trained, in a run whose weights have this type. */
+enum dtype weights_matrix_dtype(const struct weights *w, const char *name, enum dtype of_run);
 
 /* The matrix (rows, columns) with its tensors, which are made in the store if they are new. */
 enum status weights_parted(struct weights *w, struct store *store, const char *name, enum weight_id type, int64_t rows,

@@ -4,10 +4,10 @@
 #ifdef BF16_UNITS
 
 #include <stddef.h>
+#include <string.h>
 
 #include "base/number.h"
 #include "device/amx_pack.h"
-#include "device/cpu.h"
 #include "device/transpose.h"
 
 #define AVX512 __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,avx512bf16")))
@@ -93,11 +93,13 @@ AVX512 static void dots_multiply(const struct bf16_product *p)
 const struct bf16_unit *bf16_unit(void)
 {
     static const struct bf16_unit units[] = {
-        [CPU_BF16_DOTS] = {nothing, nothing, dots_multiply},
-        [CPU_BF16_TILES] = {amx_begin, amx_end, tiles_multiply},
+        {ISA_amx, amx_begin, amx_end, tiles_multiply},
+        {ISA_avx512_bf16, nothing, nothing, dots_multiply},
     };
-    enum cpu_bf16 has = cpu_bf16();
-    return has == CPU_BF16_NONE ? NULL : &units[has];
+    for (int i = 0; i < 2; i++)
+        if (units[i].needs <= isa())
+            return &units[i];
+    return NULL;
 }
 
 /* --- tiles -------------------------------------------------------------------------------------------------------------- */

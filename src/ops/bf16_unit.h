@@ -11,6 +11,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/isa.h"
+
 #if defined(__x86_64__) && !defined(REAL_DOUBLE)
 #define BF16_UNITS
 #endif
@@ -29,12 +31,13 @@ struct bf16_product {
 
 /* A unit may be used between begin and end, by the thread that called begin. */
 struct bf16_unit {
+    enum isa needs;
     void (*begin)(void);
     void (*end)(void);
     void (*multiply)(const struct bf16_product *p);
 };
 
-const struct bf16_unit *bf16_unit(void); /* NULL: the processor has none, or oneDNN was told not to use it */
+const struct bf16_unit *bf16_unit(void); /* NULL: the processor has none, or HONE_ISA is below it */
 
 /* Rows of a head in memory: of x (tokens, heads, D), `count` tokens from `begin` on. They are packed as `rows` rows of `width`
  * numbers, multiples of BF16_STEP. */

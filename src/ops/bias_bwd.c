@@ -17,7 +17,7 @@ static ALWAYS_INLINE void body(const struct call *c, int64_t begin, int64_t end,
     }
 }
 
-KERNEL_BODY static void bias_backward(const struct call *c, int64_t begin, int64_t end)
+KERNEL_BODY(bias_backward)
 {
     SPECIALISE(c->dtype[DY], body, c, begin, end);
 }

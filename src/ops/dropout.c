@@ -52,7 +52,7 @@ static ALWAYS_INLINE void body(const struct call *c, int64_t begin, int64_t end,
     }
 }
 
-KERNEL_BODY static void dropout_forward(const struct call *c, int64_t begin, int64_t end)
+KERNEL_BODY(dropout_forward)
 {
     SPECIALISE2(c->dtype[X], c->dtype[INPUTS + Y], body, c, begin, end);
 }

@@ -25,7 +25,7 @@ static ALWAYS_INLINE void body(const struct call *c, int64_t begin, int64_t end,
     }
 }
 
-KERNEL_BODY static void embedding_forward(const struct call *c, int64_t begin, int64_t end)
+KERNEL_BODY(embedding_forward)
 {
     SPECIALISE2(c->dtype[W], c->dtype[INPUTS + Y], body, c, begin, end);
 }
@@ -137,7 +137,7 @@ static ALWAYS_INLINE void body_bwd(const struct call *c, int64_t begin, int64_t 
     }
 }
 
-KERNEL_BODY static void embedding_backward(const struct call *c, int64_t begin, int64_t end)
+KERNEL_BODY(embedding_backward)
 {
     SPECIALISE2(c->dtype[BWD_DY], c->dtype[BWD_DW], body_bwd, c, begin, end);
 }

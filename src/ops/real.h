@@ -2,7 +2,7 @@
  * (REAL_DOUBLE) as the tests' reference. Elements are read and written as `real`, whatever their storage type.
  *
  * A body is written once over an element type `dt` and forced inline; SPECIALISE calls it with that type as a constant, so
- * that the compiler makes one loop for each type. KERNEL_BODY makes a copy for each vector width of the processor.
+ * that the compiler makes one loop for each type. KERNEL_BODY makes a copy for each width of vectors, and takes the processor's.
  */
 #ifndef OPS_REAL_H
 #define OPS_REAL_H
@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "base/dtype.h"
+#include "base/isa.h"
 
 #define ALWAYS_INLINE inline __attribute__((always_inline))
 
@@ -25,14 +26,40 @@
 #define INDEPENDENT _Pragma("GCC ivdep")
 #endif
 
-/* Names of such bodies must be unique in the library: clang gives their resolvers external linkage. */
+/* KERNEL_BODY(name) { … } is static void name(const struct call *c, int64_t begin, int64_t end); KERNEL_BODY_OF is a function of
+ * other parameters, which stand once more as arguments. */
 #if !defined(__x86_64__) || defined(HONE_SANITIZED) || (defined(__clang__) && defined(REAL_DOUBLE))
-#define KERNEL_BODY
-#elif defined(__clang__)
-#define KERNEL_BODY __attribute__((target_clones("default", "avx2", "avx512f")))
+#define CLONED(name, parameters, arguments) static void name parameters
 #else
-#define KERNEL_BODY __attribute__((target_clones("default", "arch=x86-64-v3", "arch=x86-64-v4")))
+#ifdef __clang__
+#define WIDTH_256 __attribute__((target("avx2,bmi,bmi2,f16c,fma,lzcnt,movbe")))
+#define WIDTH_512 __attribute__((target("avx2,bmi,bmi2,f16c,fma,lzcnt,movbe,avx512f,avx512bw,avx512cd,avx512dq,avx512vl")))
+#else
+#define WIDTH_256 __attribute__((target("arch=x86-64-v3")))
+#define WIDTH_512 __attribute__((target("arch=x86-64-v4")))
 #endif
+#define CLONED(name, parameters, arguments)                                                                                      \
+    static ALWAYS_INLINE void name##_body parameters;                                                                            \
+    WIDTH_256 static void name##_256 parameters                                                                                  \
+    {                                                                                                                            \
+        name##_body arguments;                                                                                                   \
+    }                                                                                                                            \
+    WIDTH_512 static void name##_512 parameters                                                                                  \
+    {                                                                                                                            \
+        name##_body arguments;                                                                                                   \
+    }                                                                                                                            \
+    static void name##_plain parameters                                                                                          \
+    {                                                                                                                            \
+        name##_body arguments;                                                                                                   \
+    }                                                                                                                            \
+    static void name parameters                                                                                                  \
+    {                                                                                                                            \
+        (isa() >= ISA_avx512 ? name##_512 : isa() >= ISA_avx2 ? name##_256 : name##_plain) arguments;                            \
+    }                                                                                                                            \
+    static ALWAYS_INLINE void name##_body parameters
+#endif
+#define KERNEL_BODY_OF(name, parameters, arguments) CLONED(name, parameters, arguments)
+#define KERNEL_BODY(name) CLONED(name, (const struct call *c, int64_t begin, int64_t end), (c, begin, end))
 
 #ifdef REAL_DOUBLE
 

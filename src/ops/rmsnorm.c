@@ -31,7 +31,7 @@ static ALWAYS_INLINE void body(const struct call *c, int64_t begin, int64_t end,
     }
 }
 
-KERNEL_BODY static void rmsnorm_forward(const struct call *c, int64_t begin, int64_t end)
+KERNEL_BODY(rmsnorm_forward)
 {
     SPECIALISE2(c->dtype[X], c->dtype[INPUTS + Y], body, c, begin, end);
 }
@@ -56,7 +56,7 @@ static ALWAYS_INLINE void body_sum(const struct call *c, int64_t begin, int64_t 
     }
 }
 
-KERNEL_BODY static void rmsnorm_forward_sum(const struct call *c, int64_t begin, int64_t end)
+KERNEL_BODY(rmsnorm_forward_sum)
 {
     SPECIALISE3(c->dtype[SUM_OF], c->dtype[SUM_D], c->dtype[SUM_Y], body_sum, c, begin, end);
 }
@@ -203,7 +203,7 @@ static ALWAYS_INLINE void body_bwd_x(const struct call *c, int64_t begin, int64_
     }
 }
 
-KERNEL_BODY static void rmsnorm_backward_x(const struct call *c, int64_t begin, int64_t end)
+KERNEL_BODY(rmsnorm_backward_x)
 {
     SPECIALISE3(c->dtype[BX_X], c->dtype[BX_G], c->dtype[BX_DY], body_bwd_x, c, begin, end);
 }
@@ -299,12 +299,12 @@ static ALWAYS_INLINE void body_bwd_g(const struct call *c, int64_t begin, int64_
     }
 }
 
-KERNEL_BODY static void rmsnorm_backward_g(const struct call *c, int64_t begin, int64_t end)
+KERNEL_BODY(rmsnorm_backward_g)
 {
     SPECIALISE2(c->dtype[PART_X], c->dtype[PART_DY], body_bwd_g, c, begin, end);
 }
 
-KERNEL_BODY static void rmsnorm_sum_groups(const struct call *c, int64_t begin, int64_t end)
+KERNEL_BODY(rmsnorm_sum_groups)
 {
     int64_t channels = c->dim[C], groups = divide_up(c->dim[T], GROUP_ROWS);
     const real *part = c->data[GROUPS_PART];

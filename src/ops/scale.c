@@ -16,7 +16,7 @@ static ALWAYS_INLINE void body(const struct call *c, int64_t begin, int64_t end,
         store(dt, y, i, s * load(dt, x, i));
 }
 
-KERNEL_BODY static void scale_forward(const struct call *c, int64_t begin, int64_t end)
+KERNEL_BODY(scale_forward)
 {
     SPECIALISE2(c->dtype[X], c->dtype[BY], body, c, begin, end);
 }

@@ -24,7 +24,7 @@ static ALWAYS_INLINE void body(const struct call *c, int64_t begin, int64_t end,
     }
 }
 
-KERNEL_BODY static void split_forward(const struct call *c, int64_t begin, int64_t end)
+KERNEL_BODY(split_forward)
 {
     SPECIALISE(c->dtype[X], body, c, begin, end);
 }
@@ -107,7 +107,7 @@ static ALWAYS_INLINE void body_join(const struct call *c, int64_t begin, int64_t
     }
 }
 
-KERNEL_BODY static void join_forward(const struct call *c, int64_t begin, int64_t end)
+KERNEL_BODY(join_forward)
 {
     SPECIALISE(c->dtype[JOIN_INPUTS + JOIN_Y], body_join, c, begin, end);
 }

@@ -61,7 +61,7 @@ typedef int64_t i64;
     {                                                                                                                            \
         does;                                                                                                                    \
     }                                                                                                                            \
-    KERNEL_BODY static void HOST(name)(const struct call *c, int64_t begin, int64_t end)                                         \
+    KERNEL_BODY(HOST(name))                                                                                                      \
     {                                                                                                                            \
         calls;                                                                                                                   \
     }

@@ -1,12 +1,15 @@
 /* The product of two tiles, in a function of its own: inlined at each of its calls, for two types and three processors, it took a
- * quarter of the time of a build. Four rows and two vectors of columns stay in registers. */
+ * quarter of the time of a build. Four rows and two vectors of columns stay in registers, or one where vectors have 256 bits. */
 #include "ops/attention_tile.h"
 
-KERNEL_BODY static void tile_product_multiply_tiles(real *c, int64_t ldc, const real *a, int64_t row, int64_t column,
-                                                    const real *b, int64_t ldb, int64_t m, int64_t n, int64_t k, bool add)
+KERNEL_BODY_OF(tile_product_multiply_tiles,
+               (real * c, int64_t ldc, const real *a, int64_t row, int64_t column, const real *b, int64_t ldb, int64_t m,
+                int64_t n, int64_t k, bool add),
+               (c, ldc, a, row, column, b, ldb, m, n, k, add))
 {
-    for (int64_t j = 0; j < n; j += 2 * LANES) {
-        bool two = j + LANES < n;
+    int64_t step = isa() >= ISA_avx512 ? 2 * LANES : LANES;
+    for (int64_t j = 0; j < n; j += step) {
+        bool two = step > LANES && j + LANES < n;
         for (int64_t i = 0; i < m; i += 4) {
             vec s00 = {0}, s01 = {0}, s10 = {0}, s11 = {0}, s20 = {0}, s21 = {0}, s30 = {0}, s31 = {0}, b0, b1 = {0};
             const real *a0 = a + i * row, *a1 = a0 + row, *a2 = a1 + row, *a3 = a2 + row;
@@ -38,7 +41,6 @@ KERNEL_BODY static void tile_product_multiply_tiles(real *c, int64_t ldc, const 
     }
 }
 
-/* Around it, because gcc exports the name of a function that has a copy for each processor. */
 void tile_product(real *c, int64_t ldc, const real *a, int64_t row, int64_t column, const real *b, int64_t ldb, int64_t m,
                   int64_t n, int64_t k, bool add)
 {

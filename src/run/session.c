@@ -21,6 +21,7 @@ static enum status choose_run(struct session *s, int run)
     TRY(model_dtype(&s->model, &in_files));
     enum run_type best = in_files == DTYPE_BF16 && s->info.bf16 ? RUN_BFLOAT16 : RUN_FLOAT32;
     s->run = run == RUN_AUTO ? best : (enum run_type)run;
+    s->model.weights.narrow = s->run == RUN_FLOAT32 && in_files == DTYPE_BF16 && s->info.widens && s->info.host_memory;
     if (s->run == RUN_FLOAT16 && !s->device->class->compiles)
         return fail(ERR_UNSUPPORTED, "--dtype float16 is for GPUs: use --dtype bfloat16 or float32 with --device %s",
                     s->device->class->name);

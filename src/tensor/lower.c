@@ -163,7 +163,7 @@ enum status lower_gemm(struct lowering *l, struct value *a, bool transpose_a, st
     };
     if (gemm.k != (transpose_b ? b_columns : b_rows) || value_elements(c) != gemm.m * gemm.n)
         return fail(ERR_INTERNAL, "%s: a matmul of matrices that do not fit", l->node->op->name);
-    if (with.bias && (value_elements(with.bias) != gemm.n || with.bias->dtype != gemm.b))
+    if (with.bias && (value_elements(with.bias) != gemm.n || with.bias->dtype != gemm.a))
         return fail(ERR_INTERNAL, "%s: a bias of another size or type than the matmul's", l->node->op->name);
     if (with.scaled && (gemm.accumulate || gemm.bias))
         return fail(ERR_INTERNAL, "%s: a matmul that multiplies by alpha and adds", l->node->op->name);

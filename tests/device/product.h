@@ -52,7 +52,7 @@ static inline struct product product_of(const struct gemm *g)
     struct product p = {.gemm = g,
                         .count = {(g->transpose_a ? g->k : g->m) * gemm_lda(g), (g->transpose_b ? g->n : g->k) * gemm_ldb(g),
                                   g->m * gemm_ldc(g), g->bias ? g->n : 0},
-                        .dtype = {g->a, g->b, g->c, g->b}};
+                        .dtype = {g->a, g->b, g->c, g->a}};
     for (int i = 0; i < MATRICES; i++)
         assert_non_null(p.in[i] = memory_alloc((p.count[i] + 1) * 4));
     assert_non_null(p.out = memory_alloc(p.count[GEMM_C] * 4));

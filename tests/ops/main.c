@@ -195,10 +195,19 @@ static enum status forward_run(int op, const struct op_example *e, const int64_t
     return status;
 }
 
+/* There is no bfloat16 on a processor without AVX-512. */
+static bool has_bfloat16(void)
+{
+    struct gemm g = {1, 1, 1, .a = DTYPE_BF16, .b = DTYPE_BF16, .c = DTYPE_BF16, .alpha = 1};
+    int64_t workspace;
+    return device_gemm_query(fast, &g, &workspace) == OK;
+}
+
 static enum status forward_case(int op, const struct op_example *e, const int64_t *d)
 {
     TRY(forward_run(op, e, d, RUN_FLOAT32));
-    TRY(forward_run(op, e, d, RUN_BFLOAT16));
+    if (has_bfloat16())
+        TRY(forward_run(op, e, d, RUN_BFLOAT16));
     return fast->class->compiles ? forward_run(op, e, d, RUN_FLOAT16) : OK;
 }
 
@@ -504,8 +513,8 @@ static void print_counts(const char *mode, const char *device, int64_t count)
 {
     const struct device_counters *c = &fast->counters;
     if (!strcmp(mode, "forward"))
-        printf("%lld cases of %d ops, each in float32 (worst NMSE %.1e) and bfloat16 (worst %.1e), ", (long long)count,
-               (int)OP_COUNT, worst_nmse[RUN_FLOAT32], worst_nmse[RUN_BFLOAT16]);
+        printf("%lld cases of %d ops, each in float32 (worst NMSE %.1e) and bfloat16 (%s%.1e), ", (long long)count, (int)OP_COUNT,
+               worst_nmse[RUN_FLOAT32], has_bfloat16() ? "worst " : "not on this processor, ", worst_nmse[RUN_BFLOAT16]);
     if (!strcmp(mode, "forward") && fast->class->compiles)
         printf("in float16 too (worst %.1e), ", worst_nmse[RUN_FLOAT16]);
     if (!strcmp(mode, "gradient") && device)

@@ -13,6 +13,7 @@
 
 enum { AGREE_TOKENS = 96, AGREE_PROMPT = 40, NEAR = 64, FAR = 1024, ROUNDS = 201 };
 static const double agree_max = 1e-5, flat_max = 1.20;
+static const double flat_max_narrow = 1.40; /* the cache in float32 is twice as much to read next to weights in bfloat16 */
 
 /* The logits of all positions, of one pass. */
 static enum status uncached(struct session *s, int64_t whole, const int32_t ids[AGREE_TOKENS], float *logits)
@@ -86,6 +87,7 @@ static enum status time_at(struct generator *g, int64_t position, double *time)
 /* Near and far in turns, token by token, so that a busy machine slows both alike; medians are compared. */
 static enum status flat(struct session *s)
 {
+    double most = s->model.weights.narrow ? flat_max_narrow : flat_max;
     struct generator g = {0};
     double near[ROUNDS], far[ROUNDS];
     enum status status = generate_add(&g, s, FAR + 1, 16);
@@ -106,8 +108,8 @@ static enum status flat(struct session *s)
         qsort(far, ROUNDS, sizeof far[0], by_size);
         double ratio = far[ROUNDS / 2] / near[ROUNDS / 2];
         printf("%s: %.2f ms a token at position %d, %.2f ms at %d: ratio %.3f (at most %.2f)\n", session_dtype(s),
-               near[ROUNDS / 2] * 1e3, NEAR, far[ROUNDS / 2] * 1e3, FAR, ratio, flat_max);
-        if (!(ratio <= flat_max))
+               near[ROUNDS / 2] * 1e3, NEAR, far[ROUNDS / 2] * 1e3, FAR, ratio, most);
+        if (!(ratio <= most))
             status = fail(ERR_DATA, "the time of a token grows with its position");
     }
     generate_free(&g);

@@ -11,8 +11,11 @@ static void print_devices(const json_t *report)
     {
         const char *name = json_string_value(json_object_get(d, "device"));
         if (json_is_true(json_object_get(d, "usable")))
-            out_print("%-8s %s: %lld threads, has %s%s%s%s\n", name, json_string_value(json_object_get(d, "name")),
-                      (long long)json_integer_value(json_object_get(d, "threads")), cli_memory(room, d),
+            out_print("%-8s %s: %lld threads, %s%shas %s%s%s%s\n", name, json_string_value(json_object_get(d, "name")),
+                      (long long)json_integer_value(json_object_get(d, "threads")),
+                      json_is_string(json_object_get(d, "instructions")) ? json_string_value(json_object_get(d, "instructions"))
+                                                                         : "",
+                      json_is_string(json_object_get(d, "instructions")) ? ", " : "", cli_memory(room, d),
                       json_is_true(json_object_get(d, "bfloat16")) ? ", bfloat16 in hardware" : "",
                       json_is_string(json_object_get(d, "id")) ? ", id " : "",
                       json_is_string(json_object_get(d, "id")) ? json_string_value(json_object_get(d, "id")) : "");

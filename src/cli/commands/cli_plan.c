@@ -66,6 +66,8 @@ static void print_plan(const json_t *plan)
         out_print("a further slot of a trainer (docs/library.md) takes %s of host memory, and %s more while gradients wait\n",
                   cli_bytes(text, (double)json_integer_value(json_object_get(plan, "slot_bytes"))),
                   cli_bytes(copied, (double)json_integer_value(json_object_get(plan, "slot_gradient_bytes"))));
+    if (json_object_get(plan, "other_dtype"))
+        out_print("%s\n", json_string_value(json_object_get(json_object_get(plan, "other_dtype"), "says")));
     if (json_object_get(plan, "data"))
         cli_data_table("data", json_object_get(plan, "data"), out_line);
     if (json_object_get(plan, "estimate"))

@@ -87,7 +87,7 @@ static ALWAYS_INLINE void tile(const struct call *c, int64_t first_row, int64_t 
 }
 
 /* A row of the grid is one head of one tile of queries. */
-KERNEL_BODY static void attention_forward_tiles(const struct call *c, int64_t begin, int64_t end)
+KERNEL_BODY(attention_forward_tiles)
 {
     for (int64_t g = begin; g < end; g++)
         SPECIALISE(c->dtype[FWD_Q], tile, c, g / c->dim[AT_H] * TILE_Q, g % c->dim[AT_H]);

@@ -28,7 +28,7 @@ static ALWAYS_INLINE void body_delta(const struct call *c, int64_t begin, int64_
             dot(c->data[DELTA_Y], r * c->dim[AT_D], c->data[DELTA_DY], r * c->dim[AT_D], c->dim[AT_D], dt, dt);
 }
 
-KERNEL_BODY static void attention_bwd_delta(const struct call *c, int64_t begin, int64_t end)
+KERNEL_BODY(attention_bwd_delta)
 {
     SPECIALISE(c->dtype[DELTA_Y], body_delta, c, begin, end);
 }
@@ -95,7 +95,7 @@ static ALWAYS_INLINE void queries(const struct call *c, int64_t row, int64_t hea
             store(dt, c->data[DQ_DQ], ((row + i) * heads + head) * D + d, dq[i * t.width + d]);
 }
 
-KERNEL_BODY static void attention_bwd_query_tiles(const struct call *c, int64_t begin, int64_t end)
+KERNEL_BODY(attention_bwd_query_tiles)
 {
     for (int64_t g = begin; g < end; g++)
         SPECIALISE(c->dtype[DQ_Q], queries, c, g / c->dim[AT_H] * TILE_Q, g % c->dim[AT_H]);
@@ -158,7 +158,7 @@ static ALWAYS_INLINE void keys(const struct call *c, int64_t key, int64_t kv, en
         }
 }
 
-KERNEL_BODY static void attention_bwd_key_tiles(const struct call *c, int64_t begin, int64_t end)
+KERNEL_BODY(attention_bwd_key_tiles)
 {
     for (int64_t g = begin; g < end; g++)
         SPECIALISE(c->dtype[KV_Q], keys, c, g / c->dim[AT_K] * TILE_K, g % c->dim[AT_K]);

@@ -98,7 +98,7 @@ static ALWAYS_INLINE void split_part(const struct call *c, int64_t row, enum dty
     }
 }
 
-KERNEL_BODY static void split_parts_body(const struct call *c, int64_t begin, int64_t end)
+KERNEL_BODY(split_parts_body)
 {
     for (int64_t row = begin; row < end; row++)
         SPECIALISE(c->dtype[SPLIT_Q], split_part, c, row);
@@ -129,7 +129,7 @@ static ALWAYS_INLINE void split_join(const struct call *c, int64_t row, enum dty
     ((real *)c->data[JOIN_LSE])[row] = max_score + real_log(sum);
 }
 
-KERNEL_BODY static void split_join_body(const struct call *c, int64_t begin, int64_t end)
+KERNEL_BODY(split_join_body)
 {
     for (int64_t row = begin; row < end; row++)
         SPECIALISE(c->dtype[JOIN_Y], split_join, c, row);

@@ -119,7 +119,7 @@ static ALWAYS_INLINE void body(const struct call *c, int64_t begin, int64_t end,
     }
 }
 
-KERNEL_BODY static void rope_rotate(const struct call *c, int64_t begin, int64_t end)
+KERNEL_BODY(rope_rotate)
 {
     SPECIALISE(c->dtype[X], body, c, begin, end);
 }

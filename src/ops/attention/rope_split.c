@@ -55,7 +55,7 @@ static ALWAYS_INLINE void body(const struct call *c, int64_t begin, int64_t end,
     }
 }
 
-KERNEL_BODY static void rope_split_forward(const struct call *c, int64_t begin, int64_t end)
+KERNEL_BODY(rope_split_forward)
 {
     SPECIALISE(c->dtype[X], body, c, begin, end);
 }
@@ -186,7 +186,7 @@ static ALWAYS_INLINE void body_join(const struct call *c, int64_t begin, int64_t
     }
 }
 
-KERNEL_BODY static void rope_join_forward(const struct call *c, int64_t begin, int64_t end)
+KERNEL_BODY(rope_join_forward)
 {
     SPECIALISE(c->dtype[JOIN_INPUTS + JOIN_Y], body_join, c, begin, end);
 }

@@ -58,7 +58,7 @@ static ALWAYS_INLINE void body(const struct call *c, int64_t begin, int64_t end,
     }
 }
 
-KERNEL_BODY static void causal_conv_forward(const struct call *c, int64_t begin, int64_t end)
+KERNEL_BODY(causal_conv_forward)
 {
     SPECIALISE2(c->dtype[Z_X], c->dtype[Z_OUT], body, c, begin, end);
 }
@@ -222,7 +222,7 @@ static ALWAYS_INLINE void body_dx(const struct call *c, int64_t begin, int64_t e
     }
 }
 
-KERNEL_BODY static void causal_conv_backward_x(const struct call *c, int64_t begin, int64_t end)
+KERNEL_BODY(causal_conv_backward_x)
 {
     SPECIALISE(c->dtype[DX_DX], body_dx, c, begin, end);
 }
@@ -245,7 +245,7 @@ static ALWAYS_INLINE void body_part(const struct call *c, int64_t begin, int64_t
     }
 }
 
-KERNEL_BODY static void causal_conv_backward_part(const struct call *c, int64_t begin, int64_t end)
+KERNEL_BODY(causal_conv_backward_part)
 {
     SPECIALISE(c->dtype[PART_X], body_part, c, begin, end);
 }

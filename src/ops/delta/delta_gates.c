@@ -37,7 +37,7 @@ static ALWAYS_INLINE void body(const struct call *c, int64_t begin, int64_t end,
     }
 }
 
-KERNEL_BODY static void delta_gates_forward(const struct call *c, int64_t begin, int64_t end)
+KERNEL_BODY(delta_gates_forward)
 {
     SPECIALISE(c->dtype[A], body, c, begin, end);
 }
@@ -136,7 +136,7 @@ static ALWAYS_INLINE void body_bwd(const struct call *c, int64_t begin, int64_t 
     }
 }
 
-KERNEL_BODY static void delta_gates_backward(const struct call *c, int64_t begin, int64_t end)
+KERNEL_BODY(delta_gates_backward)
 {
     SPECIALISE(c->dtype[A], body_bwd, c, begin, end);
 }

@@ -48,7 +48,7 @@ static ALWAYS_INLINE void body_norms(const struct call *c, int64_t begin, int64_
     }
 }
 
-KERNEL_BODY static void gated_delta_norms(const struct call *c, int64_t begin, int64_t end)
+KERNEL_BODY(gated_delta_norms)
 {
     SPECIALISE(c->dtype[NORMS_X], body_norms, c, begin, end);
 }
@@ -79,7 +79,7 @@ static ALWAYS_INLINE void gated_delta_pairs_of_chunk(const struct call *c, int64
 }
 
 /* A row of the grid is one head of one chunk. */
-KERNEL_BODY static void gated_delta_pairs(const struct call *c, int64_t begin, int64_t end)
+KERNEL_BODY(gated_delta_pairs)
 {
     for (int64_t row = begin; row < end; row++)
         gated_delta_pairs_of_chunk(c, row, c->dtype[PAIRS_X]);
@@ -199,7 +199,7 @@ static ALWAYS_INLINE void gated_delta_scan_columns(const struct call *c, int64_t
 }
 
 /* A row of the grid is a column of a head's state. */
-KERNEL_BODY static void gated_delta_scan(const struct call *c, int64_t begin, int64_t end)
+KERNEL_BODY(gated_delta_scan)
 {
     int64_t size = c->dim[DL_DV];
     for (int64_t at = begin, next; at < end; at = next) {

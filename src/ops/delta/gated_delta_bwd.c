@@ -114,7 +114,7 @@ static ALWAYS_INLINE void gated_delta_bwd_scan_columns(const struct call *c, int
 }
 
 /* A row of the grid is a column of a head's state. */
-KERNEL_BODY static void gated_delta_backward_scan(const struct call *c, int64_t begin, int64_t end)
+KERNEL_BODY(gated_delta_backward_scan)
 {
     int64_t size = c->dim[DL_DV];
     for (int64_t at = begin, next; at < end; at = next) {
@@ -160,7 +160,7 @@ static ALWAYS_INLINE void gated_delta_bwd_pairs_of_chunk(const struct call *c, i
     }
 }
 
-KERNEL_BODY static void gated_delta_backward_pairs(const struct call *c, int64_t begin, int64_t end)
+KERNEL_BODY(gated_delta_backward_pairs)
 {
     for (int64_t row = begin; row < end; row++)
         gated_delta_bwd_pairs_of_chunk(c, row, c->dtype[XP_DY]);
@@ -244,7 +244,7 @@ static ALWAYS_INLINE void keys_of_chunk(const struct call *c, int64_t row, enum 
     gated_delta_bwd_put(c, &s, &k, GRAD_COLUMN);
 }
 
-KERNEL_BODY static void gated_delta_backward_keys(const struct call *c, int64_t begin, int64_t end)
+KERNEL_BODY(gated_delta_backward_keys)
 {
     for (int64_t row = begin; row < end; row++)
         keys_of_chunk(c, row, c->dtype[KEY_X]);
@@ -275,7 +275,7 @@ static ALWAYS_INLINE void body_tokens(const struct call *c, int64_t row, enum dt
 }
 
 /* A row of the grid is one head of one token. */
-KERNEL_BODY static void gated_delta_backward_tokens(const struct call *c, int64_t begin, int64_t end)
+KERNEL_BODY(gated_delta_backward_tokens)
 {
     for (int64_t row = begin; row < end; row++)
         SPECIALISE(c->dtype[TOKEN_X], body_tokens, c, row);
@@ -285,7 +285,7 @@ KERNEL_BODY static void gated_delta_backward_tokens(const struct call *c, int64_
  * --------------------------------------------------------------------------------------------------------------------- */
 
 /* A row of the grid is one head of one chunk. */
-KERNEL_BODY static void gated_delta_backward_decay(const struct call *c, int64_t begin, int64_t end)
+KERNEL_BODY(gated_delta_backward_decay)
 {
     const int64_t *dim = c->dim;
     const int32_t *first = c->data[DECAY_FIRST], *last = c->data[DECAY_LAST];
@@ -332,7 +332,7 @@ static ALWAYS_INLINE void body_units(const struct call *c, int64_t row, enum dty
 }
 
 /* A row of the grid is the query or key of one key head of one token. */
-KERNEL_BODY static void gated_delta_backward_units(const struct call *c, int64_t begin, int64_t end)
+KERNEL_BODY(gated_delta_backward_units)
 {
     for (int64_t row = begin; row < end; row++)
         SPECIALISE(c->dtype[UNIT_X], body_units, c, row);

@@ -16,8 +16,10 @@ static ALWAYS_INLINE void body_rows(real *to, int64_t width, const struct chunk 
     }
 }
 
-KERNEL_BODY static void tile_of_chunk_rows(real *to, int64_t width, const struct chunk *k, const void *x, int64_t stride,
-                                           int64_t at, int64_t size, enum dtype dt)
+KERNEL_BODY_OF(tile_of_chunk_rows,
+               (real * to, int64_t width, const struct chunk *k, const void *x, int64_t stride, int64_t at, int64_t size,
+                enum dtype dt),
+               (to, width, k, x, stride, at, size, dt))
 {
     (void)dt; /* the reference has one type */
     SPECIALISE(dt, body_rows, to, width, k, x, stride, at, size);
@@ -29,8 +31,9 @@ void chunk_rows(real *to, int64_t width, const struct chunk *k, const void *x, i
     tile_of_chunk_rows(to, width, k, x, stride, at, size, dt);
 }
 
-KERNEL_BODY static void tile_of_chunk_units(real *to, int64_t width, const struct chunk *k, const void *x, const real *stat,
-                                            int which, enum dtype dt)
+KERNEL_BODY_OF(tile_of_chunk_units,
+               (real * to, int64_t width, const struct chunk *k, const void *x, const real *stat, int which, enum dtype dt),
+               (to, width, k, x, stat, which, dt))
 {
     const int64_t *dim = k->dim;
     int64_t at = which * dim[DL_K] + k->head / (dim[DL_H] / dim[DL_K]);
@@ -60,8 +63,9 @@ static ALWAYS_INLINE void body_turn(real *to, int64_t count, const real *rows, i
     }
 }
 
-KERNEL_BODY static void tile_of_chunk_turn(real *to, const struct chunk *k, const real *rows, int64_t width, int64_t size,
-                                           const real *factor, real scale)
+KERNEL_BODY_OF(tile_of_chunk_turn,
+               (real * to, const struct chunk *k, const real *rows, int64_t width, int64_t size, const real *factor, real scale),
+               (to, k, rows, width, size, factor, scale))
 {
     if (factor)
         body_turn(to, k->count, rows, width, size, factor, scale);
@@ -83,7 +87,8 @@ static ALWAYS_INLINE void body_pairs(real *to, const struct chunk *k, const real
         }
 }
 
-KERNEL_BODY static void tile_of_chunk_pairs(real *to, const struct chunk *k, const real *pairs, int which, bool transposed)
+KERNEL_BODY_OF(tile_of_chunk_pairs, (real * to, const struct chunk *k, const real *pairs, int which, bool transposed),
+               (to, k, pairs, which, transposed))
 {
     if (transposed)
         body_pairs(to, k, pairs, which, true);

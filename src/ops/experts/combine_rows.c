@@ -38,7 +38,7 @@ static ALWAYS_INLINE void body_spread(const struct call *c, int64_t begin, int64
     }
 }
 
-KERNEL_BODY static void spread(const struct call *c, int64_t begin, int64_t end)
+KERNEL_BODY(spread)
 {
     SPECIALISE2(c->dtype[X], c->dtype[INPUTS + Y], body_spread, c, begin, end);
 }
@@ -116,7 +116,7 @@ static ALWAYS_INLINE void body_combine(const struct call *c, int64_t begin, int6
         }
 }
 
-KERNEL_BODY static void combine(const struct call *c, int64_t begin, int64_t end)
+KERNEL_BODY(combine)
 {
     SPECIALISE2(c->dtype[X], c->dtype[INPUTS + Y], body_combine, c, begin, end);
 }
@@ -174,7 +174,7 @@ static ALWAYS_INLINE void body_bwd_w(const struct call *c, int64_t begin, int64_
         dw[s] = dot(c->data[BW_X], place[s] * channels, c->data[BW_DY], s / c->dim[K] * channels, channels, tx, ty);
 }
 
-KERNEL_BODY static void backward_w(const struct call *c, int64_t begin, int64_t end)
+KERNEL_BODY(backward_w)
 {
     SPECIALISE2(c->dtype[BW_X], c->dtype[BW_DY], body_bwd_w, c, begin, end);
 }

@@ -56,8 +56,10 @@ static ALWAYS_INLINE void body_pack(struct panels *p, const struct matrix *l, co
 }
 
 /* It and the product are functions of their own: inlined into each kernel below they doubled the time of building this file. */
-KERNEL_BODY static void expert_panels_pack(struct panels *p, const struct matrix *l, const struct matrix *r, int64_t term,
-                                           int64_t terms, int64_t rows, int64_t columns, enum dtype tl, enum dtype tr)
+KERNEL_BODY_OF(expert_panels_pack,
+               (struct panels * p, const struct matrix *l, const struct matrix *r, int64_t term, int64_t terms, int64_t rows,
+                int64_t columns, enum dtype tl, enum dtype tr),
+               (p, l, r, term, terms, rows, columns, tl, tr))
 {
     (void)tl, (void)tr; /* the reference has one type */
     SPECIALISE2(tl, tr, body_pack, p, l, r, term, terms, rows, columns);
@@ -81,7 +83,8 @@ static ALWAYS_INLINE void expert_linear_multiply(struct panels *p, int64_t row, 
         }
 }
 
-KERNEL_BODY static void expert_panels_multiply(struct panels *p, int64_t rows, int64_t columns, int64_t terms)
+KERNEL_BODY_OF(expert_panels_multiply, (struct panels * p, int64_t rows, int64_t columns, int64_t terms),
+               (p, rows, columns, terms))
 {
     for (int64_t i = 0; i < rows; i += QUAD)
         for (int64_t j = 0; j < columns; j += HALF)
@@ -151,7 +154,7 @@ static ALWAYS_INLINE void body(const struct call *c, int64_t begin, int64_t end,
     }
 }
 
-KERNEL_BODY static void rows_product(const struct call *c, int64_t begin, int64_t end)
+KERNEL_BODY(rows_product)
 {
     SPECIALISE2(c->dtype[K_X], c->dtype[K_Y], body, c, begin, end);
 }
@@ -455,7 +458,7 @@ static ALWAYS_INLINE void weights_tiles(const struct call *c, int64_t begin, int
     }
 }
 
-KERNEL_BODY static void weights_product(const struct call *c, int64_t begin, int64_t end)
+KERNEL_BODY(weights_product)
 {
     weights_tiles(c, begin, end, c->dtype[G_DY], c->dtype[G_X]);
 }

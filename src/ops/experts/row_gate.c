@@ -28,7 +28,7 @@ static ALWAYS_INLINE void body(const struct call *c, int64_t begin, int64_t end,
     }
 }
 
-KERNEL_BODY static void row_gate_forward(const struct call *c, int64_t begin, int64_t end)
+KERNEL_BODY(row_gate_forward)
 {
     SPECIALISE(c->dtype[X], body, c, begin, end);
 }
@@ -104,7 +104,7 @@ static ALWAYS_INLINE void body_bwd(const struct call *c, int64_t begin, int64_t 
     }
 }
 
-KERNEL_BODY static void row_gate_backward(const struct call *c, int64_t begin, int64_t end)
+KERNEL_BODY(row_gate_backward)
 {
     SPECIALISE(c->dtype[BWD_X], body_bwd, c, begin, end);
 }

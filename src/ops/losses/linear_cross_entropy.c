@@ -91,7 +91,7 @@ static ALWAYS_INLINE real linear_cross_entropy_largest(const real *z, int64_t co
 /* One row of the grid is one row of logits, which is not changed. */
 enum { ROW_Z, ROW_TARGETS, ROW_LOSS, ROW_OPERANDS };
 
-KERNEL_BODY static void linear_cross_entropy_forward(const struct call *c, int64_t begin, int64_t end)
+KERNEL_BODY(linear_cross_entropy_forward)
 {
     const int32_t *targets = c->data[ROW_TARGETS];
     real *loss = c->data[ROW_LOSS], block[SUM_BLOCK];
@@ -253,7 +253,7 @@ static ALWAYS_INLINE void body_bwd(const struct call *c, int64_t begin, int64_t 
     }
 }
 
-KERNEL_BODY static void linear_cross_entropy_backward(const struct call *c, int64_t begin, int64_t end)
+KERNEL_BODY(linear_cross_entropy_backward)
 {
     SPECIALISE(c->dtype[ROW_BWD_DZ], body_bwd, c, begin, end);
 }

@@ -8,7 +8,7 @@ enum { N };
 
 #define PIECE 16384
 
-KERNEL_BODY static void squared_sum_forward(const struct call *c, int64_t begin, int64_t end)
+KERNEL_BODY(squared_sum_forward)
 {
     const real *g = c->data[G];
     real *parts = c->data[1];

@@ -103,11 +103,12 @@ static void fill_blocks(uint8_t *bytes, int64_t count, int64_t block_bytes, bool
             memcpy(value + RUN * r, &run, sizeof run);                                                                           \
         }                                                                                                                        \
     }                                                                                                                            \
-    KERNEL_BODY static void type##_expand(const struct call *c, int64_t begin, int64_t end)                                      \
+    KERNEL_BODY(type##_expand)                                                                                                   \
     {                                                                                                                            \
         SPECIALISE(c->dtype[EXPAND_W], body_expand, c, begin, end, type##_decode, count, size, fast);                            \
     }                                                                                                                            \
-    KERNEL_BODY static void type##_dequantise(const void *const *parts, int64_t rows, int64_t columns, float *w)                 \
+    KERNEL_BODY_OF(type##_dequantise, (const void *const *parts, int64_t rows, int64_t columns, float *w),                       \
+                   (parts, rows, columns, w))                                                                                    \
     {                                                                                                                            \
         body_dequantise(parts[0], rows, columns, w, type##_decode, count, size);                                                 \
     }                                                                                                                            \

@@ -126,7 +126,7 @@ static ALWAYS_INLINE void some_rows(const struct call *c, int64_t begin, int64_t
             finish(c, t * c->dim[OUT] + j, j, sum[t][j - begin]);
 }
 
-KERNEL_BODY static void few_rows(const struct call *c, int64_t begin, int64_t end)
+KERNEL_BODY(few_rows)
 {
     const struct weight_bf16 *bf16 = direct(c);
     bool one = c->dim[T] == 1 && (bf16 || c->dim[TYPE] == DENSE);

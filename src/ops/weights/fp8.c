@@ -55,7 +55,7 @@ static double adjust(const char *part, int64_t index, double random)
 
 /* The rows and columns of a tile; how a weight is quantised at loading. */
 #define FP8(type, rows_of_tile, columns_of_tile, how)                                                                            \
-    KERNEL_BODY static void type##_expand(const struct call *c, int64_t begin, int64_t end)                                      \
+    KERNEL_BODY(type##_expand)                                                                                                   \
     {                                                                                                                            \
         SPECIALISE(c->dtype[EXPAND_W], body_expand, c, begin, end, rows_of_tile, columns_of_tile);                               \
     }                                                                                                                            \

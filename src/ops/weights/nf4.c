@@ -94,12 +94,12 @@ static ALWAYS_INLINE void body_single(const struct call *c, int64_t begin, int64
     body_expand(c, begin, end, dt, true);
 }
 
-KERNEL_BODY static void nf4_expand(const struct call *c, int64_t begin, int64_t end)
+KERNEL_BODY(nf4_expand)
 {
     SPECIALISE(c->dtype[EXPAND_W], body_double, c, begin, end);
 }
 
-KERNEL_BODY static void nf4_single_expand(const struct call *c, int64_t begin, int64_t end)
+KERNEL_BODY(nf4_single_expand)
 {
     SPECIALISE(c->dtype[EXPAND_W], body_single, c, begin, end);
 }
@@ -170,7 +170,7 @@ const struct weight_type WEIGHT_TYPE(nf4) = {
             [PACKED] = {"nf4.packed", ROLE_INDEX, .elements = NF4_BLOCK, .bytes = NF4_BLOCK / 2},
             [CODES] = {"nf4.codes", ROLE_INDEX, .elements = NF4_BLOCK, .bytes = 1},
             [SCALES] = {"nf4.scales", ROLE_STATISTIC, .first = 1, .elements = NF4_BLOCK * NF4_GROUP, .bytes = 4},
-            [MAP] = {"nf4.map", ROLE_STATISTIC, .first = NF4_MAP, .shared = true},
+            [MAP] = {"nf4.map", ROLE_STATISTIC, .first = NF4_MAP, .shared = nf4_map},
         },
     .expand = dequantise,
     .quantise = quantise,

@@ -37,7 +37,7 @@ struct weight_part {
     const char *name; /* "type.part" */
     enum role role;
     int64_t first, elements, bytes, tall, wide;
-    bool shared; /* the same for all weights */
+    void (*shared)(float *words); /* the same for all weights: what it is made by; NULL: each has its own */
 };
 
 /* The operands and sizes of a kernel that expands `columns` columns from `column` on, in each row of the grid. The weight's rows

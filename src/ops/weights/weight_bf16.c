@@ -8,12 +8,11 @@
 #ifdef WEIGHT_BF16
 
 #include <immintrin.h>
-#include <stdatomic.h>
 #include <stddef.h>
 #include <string.h>
 
+#include "base/isa.h"
 #include "base/number.h"
-#include "device/cpu.h"
 #include "format/nf4_codes.h"
 
 #define AVX512 __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,avx512bf16,f16c,fma")))
@@ -23,10 +22,7 @@ enum { STEP = 32 }; /* elements of a vector of bfloat16 */
 
 bool weight_bf16(void)
 {
-    static _Atomic int known; /* 1: no, 2: yes; oneDNN is asked once */
-    if (!known)
-        known = cpu_bf16() == CPU_BF16_NONE ? 1 : 2;
-    return known == 2;
+    return isa() >= ISA_avx512_bf16;
 }
 
 INSIDE __m512i load_16(const uint8_t *at)

@@ -25,7 +25,7 @@ static ALWAYS_INLINE void body_place(const struct call *c, int64_t begin, int64_
     }
 }
 
-KERNEL_BODY static void weight_place(const struct call *c, int64_t begin, int64_t end)
+KERNEL_BODY(weight_place)
 {
     SPECIALISE2(c->dtype[PLACE_FROM], c->dtype[PLACE_TO], body_place, c, begin, end);
 }
@@ -144,7 +144,7 @@ enum status lower_pair(struct lowering *l, struct value *x, struct value *const 
     int count = 1;
     for (int k = 0; k < 3; k++) /* the parts of both, then the shared ones */
         for (int i = 0; i < WEIGHT_PARTS && type->part[i].name; i++)
-            if (type->part[i].shared == (k == 2))
+            if ((type->part[i].shared != NULL) == (k == 2))
                 values[count++] = w[k % 2]->weight->part[i];
     values[count++] = y[0];
     values[count++] = y[1];
