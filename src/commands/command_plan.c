@@ -293,14 +293,21 @@ static enum status dtypes_words(char text[static WORDS_SIZE], const struct optio
     return OK;
 }
 
-enum status plan_warn_of_dtype(const struct options *values, const struct session *s)
+/* What oneDNN makes for the measurement stays in the process. */
+enum status plan_warn_of_dtype(const struct options *values, struct session *s)
 {
     double seconds[BOTH] = {0};
     char memory[WORDS_SIZE];
+    int64_t before, after, peak;
     if (values->dtype != CHOICE_dtype_bfloat16 || !s->info.instructions || s->info.bf16)
         return OK;
+    process_trim();
+    process_memory(&before, &peak);
     TRY(dtypes_time(s, seconds));
     TRY(dtypes_words(memory, values, s, NARROW, 0));
+    process_trim();
+    process_memory(&after, &peak);
+    s->process_bytes += max(after - before, 0);
     log_message(LOG_WARNING,
                 "--dtype bfloat16: this processor (%s) has no units for it: %s a matmul %.1f times as long (measured)",
                 s->info.instructions, memory, seconds[NARROW] / seconds[WIDE]);
