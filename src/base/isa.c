@@ -13,13 +13,14 @@
 #include <unistd.h>
 
 enum { LEAF_FEATURES = 1, LEAF_EXTENDED = 7, OSXSAVE = 1 << 27, FMA = 1 << 12, F16C = 1 << 29, MOVBE = 1 << 22 };
+enum { LZCNT = 1 << 5 }; /* of LEAF_MORE */
 enum { AVX2 = 1 << 5, BMI1 = 1 << 3, BMI2 = 1 << 8 };
 enum { AVX512_F = 1 << 16, AVX512_DQ = 1 << 17, AVX512_CD = 1 << 28, AVX512_BW = 1 << 30 };
 enum { AVX512_BF16 = 1 << 5, AMX_BF16 = 1 << 22, AMX_TILE = 1 << 24 };
 enum { STATE_AVX = 0x6, STATE_AVX512 = 0xe6, STATE_AMX = 0x60000 };
 enum { ARCH_GET_PERMISSION = 0x1022, ARCH_ASK_PERMISSION = 0x1023, TILE_DATA = 18 };
 
-static const unsigned AVX512_VL = 1u << 31;
+static const unsigned AVX512_VL = 1u << 31, LEAF_MORE = 0x80000001;
 
 static uint64_t kept_by_the_system(void)
 {
@@ -40,11 +41,13 @@ static bool has(unsigned bits, unsigned all)
     return (bits & all) == all;
 }
 
-static enum isa isa_of_processor(void)
+/* With AMX only if it is `asked` for: a process that has asked for its registers can have no small signal stacks any more. */
+static enum isa isa_of_processor(enum isa asked)
 {
     unsigned a, b, c, d, b7, c7, d7, a71 = 0, unused;
     if (!__get_cpuid(LEAF_FEATURES, &a, &b, &c, &d) || !has(c, OSXSAVE | FMA | F16C | MOVBE) ||
-        !__get_cpuid_count(LEAF_EXTENDED, 0, &a, &b7, &c7, &d7) || !has(b7, AVX2 | BMI1 | BMI2))
+        !__get_cpuid_count(LEAF_EXTENDED, 0, &a, &b7, &c7, &d7) || !has(b7, AVX2 | BMI1 | BMI2) ||
+        !__get_cpuid(LEAF_MORE, &unused, &unused, &c, &unused) || !has(c, LZCNT))
         return ISA_plain;
     uint64_t kept = kept_by_the_system();
     if ((kept & STATE_AVX) != STATE_AVX)
@@ -55,11 +58,13 @@ static enum isa isa_of_processor(void)
         a71 = 0;
     if (!has(a71, AVX512_BF16))
         return ISA_avx512;
-    return has(d7, AMX_BF16 | AMX_TILE) && (kept & STATE_AMX) == STATE_AMX && may_use_tiles() ? ISA_amx : ISA_avx512_bf16;
+    bool tiles = has(d7, AMX_BF16 | AMX_TILE) && (kept & STATE_AMX) == STATE_AMX && asked >= ISA_amx;
+    return tiles && may_use_tiles() ? ISA_amx : ISA_avx512_bf16;
 }
 #else
-static enum isa isa_of_processor(void)
+static enum isa isa_of_processor(enum isa asked)
 {
+    (void)asked;
     return ISA_plain;
 }
 #endif
@@ -98,7 +103,7 @@ enum isa isa(void)
     static _Atomic int known; /* one more than it; 0: not yet asked */
     int found = atomic_load_explicit(&known, memory_order_relaxed);
     if (!found) {
-        enum isa most = isa_of_processor(), asked = isa_asked();
+        enum isa asked = isa_asked(), most = isa_of_processor(asked);
         found = 1 + (int)(asked < most ? asked : most);
         atomic_store_explicit(&known, found, memory_order_relaxed);
     }

@@ -17,9 +17,11 @@ void log_set_sink(log_sink *sink, void *context)
     current_context = context;
 }
 
-void log_mute(bool mute)
+bool log_mute(bool mute)
 {
+    bool before = muted;
     muted = mute;
+    return before;
 }
 
 void log_message(enum log_level level, const char *format, ...)

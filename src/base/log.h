@@ -11,8 +11,8 @@ typedef void log_sink(void *context, enum log_level level, const char *message);
 /* For the whole process; NULL, the initial value, drops messages. */
 void log_set_sink(log_sink *sink, void *context);
 
-/* Drops the messages of the calling thread. */
-void log_mute(bool mute);
+/* Drops the messages of the calling thread, or no longer. Returns whether it did so before. */
+bool log_mute(bool mute);
 
 void log_message(enum log_level level, const char *format, ...) __attribute__((format(printf, 2, 3)));
 

@@ -1,7 +1,6 @@
 /* hone plan: the memory of a run, as JSON. */
 #include <string.h>
 
-#include "base/log.h"
 #include "base/minisign.h"
 #include "base/number.h"
 #include "base/process.h"
@@ -13,7 +12,7 @@
 #include "commands/run_samples.h"
 #include "data/data_summary.h"
 #include "device/kernel_list.h"
-#include "perf/matmul_time.h"
+#include "job/other_dtype.h"
 #include "run/evaluation.h"
 #include "state/checkpoint.h"
 #include "train/run_warnings.h"
@@ -233,107 +232,16 @@ static void plan_add_slot(json_t *plan, const struct build *b)
     json_object_set_new(plan, "slot_gradient_bytes", json_integer((json_int_t)sums));
 }
 
-/* --- the other type --------------------------------------------------------------------------------------------------------- */
-
-enum { NARROW, WIDE, BOTH };  /* bfloat16, float32 */
-enum { PLANNED_LAYERS = 30 }; /* a plan takes longer with more: people wait for one, not for two */
-
-enum { WORDS_SIZE = 128 };
-
-static bool dtypes_matter(const struct session *s)
-{
-    enum dtype in_files;
-    bool one = s->run == RUN_BFLOAT16 || s->run == RUN_FLOAT32;
-    return one && s->info.instructions && model_dtype(&s->model, &in_files) == OK && in_files == DTYPE_BF16;
-}
-
-/* Of a matmul in each; 0: there is none for it. */
-static enum status dtypes_time(const struct session *s, double seconds[static BOTH])
-{
-    enum status status = matmul_time(s->device, DTYPE_BF16, DTYPE_BF16, &seconds[NARROW]);
-    if (status == OK || status == ERR_UNSUPPORTED)
-        status = matmul_time(s->device, DTYPE_F32, s->info.widens ? DTYPE_BF16 : DTYPE_F32, &seconds[WIDE]);
-    return status;
-}
-
-/* The peak of the same run in a type; it says nothing of itself. */
-static enum status dtypes_plan(const struct options *values, int which, int64_t *peak)
-{
-    struct trainer t;
-    struct options own = *values;
-    own.dtype = which == NARROW ? CHOICE_dtype_bfloat16 : CHOICE_dtype_float32;
-    own.device = "cpu";
-    log_mute(true);
-    enum status status = trainer_plan(&t, &own, NULL);
-    log_mute(false);
-    TRY(status);
-    json_t *plan = make_plan(&t.build.session, t.build.slots, "", "", "", NULL);
-    *peak = json_integer_value(json_object_get(plan, "peak_bytes"));
-    status = plan ? OK : ERR_MEMORY;
-    json_decref(plan);
-    trainer_close(&t);
-    return status;
-}
-
-/* What memory one type takes next to the other, whose peak may be known (or 0). */
-static enum status dtypes_words(char text[static WORDS_SIZE], const struct options *values, const struct session *s, int which,
-                                int64_t other)
-{
-    int64_t peak;
-    const char *dtype = which == NARROW ? "bfloat16" : "float32";
-    if (s->model.config.layers > PLANNED_LAYERS) {
-        snprintf(text, WORDS_SIZE, "`hone plan --dtype %s` tells the memory that the run takes, and", dtype);
-        return OK;
-    }
-    TRY(dtypes_plan(values, which, &peak));
-    if (!other)
-        TRY(dtypes_plan(values, !which, &other));
-    snprintf(text, WORDS_SIZE, "the run takes %.2f GB in place of %.2f GB in %s, and", 1e-9 * (double)peak, 1e-9 * (double)other,
-             which == NARROW ? "float32" : "bfloat16");
-    return OK;
-}
-
-/* What oneDNN makes for the measurement stays in the process. */
-enum status plan_warn_of_dtype(const struct options *values, struct session *s)
-{
-    double seconds[BOTH] = {0};
-    char memory[WORDS_SIZE];
-    int64_t before, after, peak;
-    if (values->dtype != CHOICE_dtype_bfloat16 || !s->info.instructions || s->info.bf16)
-        return OK;
-    process_trim();
-    process_memory(&before, &peak);
-    TRY(dtypes_time(s, seconds));
-    TRY(dtypes_words(memory, values, s, NARROW, 0));
-    process_trim();
-    process_memory(&after, &peak);
-    s->process_bytes += max(after - before, 0);
-    log_message(LOG_WARNING,
-                "--dtype bfloat16: this processor (%s) has no units for it: %s a matmul %.1f times as long (measured)",
-                s->info.instructions, memory, seconds[NARROW] / seconds[WIDE]);
-    return OK;
-}
-
 /* What the plan's run would take in the other type. */
-static enum status plan_add_other_dtype(json_t *plan, const struct options *values, const struct session *s)
+static enum status plan_add_other_dtype(json_t *plan, struct build *b)
 {
-    double seconds[BOTH] = {0};
-    char memory[WORDS_SIZE];
-    int which = s->run == RUN_BFLOAT16 ? WIDE : NARROW;
-    int64_t peak = json_integer_value(json_object_get(plan, "peak_bytes"));
-    if (!dtypes_matter(s))
+    struct other_dtype other;
+    TRY(other_dtype_measure(b, json_integer_value(json_object_get(plan, "peak_bytes")), &other));
+    if (!other.name)
         return OK;
-    TRY(dtypes_time(s, seconds));
-    if (seconds[which] == 0)
-        return OK;
-    TRY(dtypes_words(memory, values, s, which, peak));
-    const char *dtype = which == NARROW ? "bfloat16" : "float32";
-    json_t *says =
-        json_sprintf("this processor (%s) has %sunits for bfloat16: with --dtype %s %s a matmul %.2f times as long (measured)",
-                     s->info.instructions, s->info.bf16 ? "" : "no ", dtype, memory, seconds[which] / seconds[!which]);
-    json_t *other = json_pack("{s:s, s:f, s:f, s:o}", "dtype", dtype, "matmul_seconds", seconds[which], "matmul_seconds_here",
-                              seconds[!which], "says", says);
-    return json_object_set_new(plan, "other_dtype", other) == 0 ? OK : ERR_MEMORY;
+    json_t *row = json_pack("{s:s, s:f, s:f, s:s}", "dtype", other.name, "matmul_seconds", other.seconds, "matmul_seconds_here",
+                            other.seconds_here, "says", other.says);
+    return json_object_set_new(plan, "other_dtype", row) == 0 ? OK : ERR_MEMORY;
 }
 
 /* With an estimate where the device stands for a card. */
@@ -343,8 +251,7 @@ static enum status plan_report(const struct options *values, json_t **report)
     struct estimate estimate;
     TRY(trainer_plan(&t, values, NULL));
     enum status status = run_samples_prepare(&t);
-    if (status == OK)
-        status = plan_warn_of_dtype(values, &t.build.session);
+    other_dtype_warn(&t.build); /* before the process is measured, as in a run */
     if (status == OK && values->dataset_path)
         run_warn_of_options(&t);
     if (status == OK && values->gpu)
@@ -357,7 +264,7 @@ static enum status plan_report(const struct options *values, json_t **report)
     if (status == OK)
         plan_add_slot(*report, &t.build);
     if (status == OK)
-        status = plan_add_other_dtype(*report, values, &t.build.session);
+        status = plan_add_other_dtype(*report, &t.build);
     if (status == OK && values->gpu)
         json_object_set_new(*report, "estimate", estimate_json(&t.build, &estimate, device_bytes(*report)));
     trainer_close(&t);

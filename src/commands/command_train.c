@@ -6,7 +6,6 @@
 
 #include "base/log.h"
 #include "base/utf8.h"
-#include "commands/command_plan.h"
 #include "commands/run_file.h"
 #include "commands/run_samples.h"
 
@@ -54,8 +53,6 @@ enum status train_prepare(struct trainer *t, const struct options *options, enum
 {
     TRY(options_need(options, command, OPTION_dataset_path));
     TRY(options_need(options, command, OPTION_output_dir));
-    if (group_rank(t->build.group) == 0)
-        TRY(plan_warn_of_dtype(options, &t->build.session));
     return run_samples_prepare(t);
 }
 

@@ -144,6 +144,13 @@ enum status device_gemm_query(struct device *device, const struct gemm *gemm, in
     return device->class->gemm_query(device, gemm, workspace);
 }
 
+bool device_multiplies(struct device *device, enum dtype dtype)
+{
+    struct gemm g = {1, 1, 1, .a = dtype, .b = dtype, .c = dtype, .alpha = 1};
+    int64_t workspace;
+    return device_gemm_query(device, &g, &workspace) == OK;
+}
+
 bool device_gemm_joins(struct device *device, const struct gemm *gemm)
 {
     return device->class->gemm_joins && device->class->gemm_joins(device, gemm);

@@ -75,7 +75,7 @@ struct launch {
     int64_t rows, block; /* the grid, and how many rows of it make one piece of work */
 };
 
-/* A matmul, or product: C (m, n) = alpha · op(A) (m, k) · op(B) (k, n), plus C with `accumulate`, plus a bias (n) of B's type to
+/* A matmul, or product: C (m, n) = alpha · op(A) (m, k) · op(B) (k, n), plus C with `accumulate`, plus a bias (n) of A's type to
  * each row. op transposes what is stored as its transpose. All of it is summed in float32 (double for float64) and rounded to C's
  * type once. */
 struct gemm {
@@ -282,6 +282,9 @@ bool device_same_gemm(const struct gemm *a, const struct gemm *b);
 
 /* How many bytes of workspace a matmul needs; takes no memory of the device. */
 enum status device_gemm_query(struct device *device, const struct gemm *gemm, int64_t *workspace);
+
+/* Whether it has matmuls of a type, be they slow. */
+bool device_multiplies(struct device *device, enum dtype dtype);
 
 /* Whether the device takes this matmul, which has a second product. */
 bool device_gemm_joins(struct device *device, const struct gemm *gemm);

@@ -126,7 +126,7 @@ AVX512_INLINE void finish_row(struct finish *f)
         y[1] = _mm512_mul_ps(y[1], _mm512_set1_ps((float)g->alpha));
     }
     if (f->bias)
-        add32(y, f->bias, g->b, f->columns);
+        add32(y, f->bias, g->a, f->columns);
     if (g->accumulate)
         add32(y, c, g->c, f->columns);
     if (g->c == DTYPE_F32) {
@@ -383,7 +383,7 @@ static void run_chain(struct piece *p, struct product product[2], int count, str
             product[i].b = at_first[i].b + at / PANEL * p->plan->panel / 2;
         after->sums = f.sums + at * BLOCK;
         after->c = f.c + at * dtype_size(g->c);
-        after->bias = f.bias ? f.bias + at * dtype_size(g->b) : NULL;
+        after->bias = f.bias ? f.bias + at * dtype_size(g->a) : NULL;
         after->columns = first_lanes(columns);
         if (after->last)
             gemm_amx_fetch_c(after);
@@ -423,7 +423,7 @@ static void gemm_amx_run_block(struct piece *p, int64_t down, int64_t rows)
             .add = !first,
             .last = p->first + term + plan->chain >= g->k,
             .c = (char *)p->address[GEMM_C] + ((p->row + down) * gemm_ldc(g) + p->column) * dtype_size(g->c),
-            .bias = g->bias ? (char *)p->address[GEMM_BIAS] + p->column * dtype_size(g->b) : NULL,
+            .bias = g->bias ? (char *)p->address[GEMM_BIAS] + p->column * dtype_size(g->a) : NULL,
             .stride = gemm_ldc(g) * dtype_size(g->c),
             .rows = rows,
         };

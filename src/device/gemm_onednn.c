@@ -74,23 +74,27 @@ static enum status gemm_onednn_translate(dnnl_status_t code, const char *what)
     return fail(ERR_INTERNAL, "%s: failed with status %d", what, (int)code);
 }
 
-/* What HONE_ISA forbids, oneDNN does not use either. */
+/* What HONE_ISA forbids, oneDNN does not use either. Its own variables have no say here: with ONEDNN_MAX_CPU_ISA hone would choose a
+ * type that oneDNN has no matmul for, and with ONEDNN_DEFAULT_FPMATH_MODE float32 would lose digits. */
 static enum status limit_onednn(void)
 {
     static const dnnl_cpu_isa_t max[ISA_COUNT] = {[ISA_plain] = dnnl_cpu_isa_sse41,
                                                   [ISA_avx2] = dnnl_cpu_isa_avx2,
                                                   [ISA_avx512] = dnnl_cpu_isa_avx512_core_vnni,
-                                                  [ISA_avx512_bf16] = dnnl_cpu_isa_avx512_core_bf16};
-    static const char what[] = "oneDNN, limiting its instructions";
+                                                  [ISA_avx512_bf16] = dnnl_cpu_isa_avx512_core_bf16,
+                                                  [ISA_amx] = (dnnl_cpu_isa_t)0}; /* all */
     bool limited;
     TRY(isa_limit(&limited));
-    if (!limited || isa() == ISA_amx)
-        return OK;
-    inside(what);
-    dnnl_status_t code = dnnl_set_max_cpu_isa(max[isa()]);
-    bool is_set = code == dnnl_success || (dnnl_get_effective_cpu_isa() & ~max[isa()]) == 0;
+    inside("oneDNN, limiting its instructions");
+    dnnl_set_default_fpmath_mode(dnnl_fpmath_mode_strict);
+    bool is_set = dnnl_set_max_cpu_isa(max[isa()]) == dnnl_success || !limited || isa() == ISA_amx ||
+                  (dnnl_get_effective_cpu_isa() & ~max[isa()]) == 0;
     inside(NULL);
-    return is_set ? OK : gemm_onednn_translate(code, what);
+    return is_set ? OK
+                  : fail(ERR_UNSUPPORTED,
+                         "HONE_ISA=%s: oneDNN does not take this limit, as it has no limits or this process has used it before; "
+                         "start hone without HONE_ISA",
+                         isa_name(isa()));
 }
 
 static enum status open_engine(void **out)

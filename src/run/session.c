@@ -396,12 +396,14 @@ enum status session_prepare(struct session *s)
     int64_t room = session_room(s, to_come, &costs), driver = costs.modules + costs.graphs;
     int64_t needed = to_come + driver + owners_part(s);
     if (room < 0)
-        return fail(ERR_MEMORY,
-                    "out of memory: %.2f GB are needed%s, %.2f GB are %s on %s%s%s%s; `hone plan` shows for what. Try %s",
-                    (double)needed * 1e-9, driver ? ", kernels and graphs among them by estimate" : "",
-                    (double)(needed + room) * 1e-9, s->info.memory_free ? "free" : "there", s->device->class->name,
-                    s->neighbours > 1 && s->room.allocate ? " for each rank of this machine" : "", s->room.limit[0] ? " by " : "",
-                    s->room.limit, s->run == RUN_FLOAT32 ? "--dtype bfloat16" : "fewer tokens at once, or a smaller model");
+        return fail(
+            ERR_MEMORY, "out of memory: %.2f GB are needed%s, %.2f GB are %s on %s%s%s%s; `hone plan` shows for what. Try %s",
+            (double)needed * 1e-9, driver ? ", kernels and graphs among them by estimate" : "", (double)(needed + room) * 1e-9,
+            s->info.memory_free ? "free" : "there", s->device->class->name,
+            s->neighbours > 1 && s->room.allocate ? " for each rank of this machine" : "", s->room.limit[0] ? " by " : "",
+            s->room.limit,
+            s->run == RUN_FLOAT32 && device_multiplies(s->device, DTYPE_BF16) ? "--dtype bfloat16"
+                                                                              : "fewer tokens at once, or a smaller model");
     TRY(check_host(s));
     int64_t cache = session_cache(s, total, &costs);
     if (mapped > cache)

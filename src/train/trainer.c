@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "base/number.h"
 #include "base/process.h"
+#include "job/other_dtype.h"
 #include "state/checkpoint.h"
 #include "state/ranks_agree.h"
 #include "train/micro.h"
@@ -193,6 +194,8 @@ static enum status open_run(struct trainer *t, const struct options *options, st
     TRY(add_uses(b, uses));
     TRY(stepper_open(&t->stepper, b, &t->snap.state, t->rows.steps));
     TRY(build_plan(b));
+    if (group_rank(group) == 0)
+        other_dtype_warn(b);
     TRY(group_agree(group, group_rank(group) ? OK : check_base(t)));
     TRY(build_prepare(b));
     if (t->snap.resume)

@@ -103,10 +103,21 @@ class Plans(Case):
             self.assertEqual((plan.stderr.count(said), dry.stderr.count(said)), (1, 1), said)
 
     def test_a_type_that_the_processor_has_no_units_for_is_warned_of(self):
-        words = ("plan", "--model", TINY, "--device", "cpu", "--dtype")
+        """By a plan on its page, by a run that asked for it as a warning; where there are no such matmuls it is refused."""
+        data, env = self.write("chats.jsonl", *[CHAT] * 8), {**os.environ, "HONE_ISA": "avx512"}
+        if run("devices", env=env).stdout.find("AVX-512") < 0:
+            env["HONE_ISA"] = "avx2"
+        words = "has no units for bfloat16: with --dtype "
         for dtype, warned in ("bfloat16", True), ("float32", False), ("auto", False):
-            r = run(*words, dtype, env={**os.environ, "HONE_ISA": "avx512"})
-            self.assertEqual((r.returncode, "has no units for it: the run takes" in r.stderr), (0, warned), r.stderr)
+            plan = run("plan", "--model", TINY, "--device", "cpu", "--dtype", dtype, env=env)
+            train = run("train", "--model", TINY, "--data", data, "--output", self.dir / dtype, "--max-steps", 1, "--device", "cpu",
+                        "--dtype", dtype, env=env)
+            if env["HONE_ISA"] == "avx2":
+                self.assertEqual((plan.returncode, train.returncode), (7, 7) if dtype == "bfloat16" else (0, 0))
+                continue
+            said = self.assertRegex if warned else self.assertNotRegex      # TINY is in float32
+            said(plan.stdout, words + r"\w+ the run takes 0\.0\d GB in place of 0\.0\d GB, and a matmul \d")
+            self.assertEqual((train.returncode, train.stderr.count(words)), (0, int(warned)), train.stderr)
 
     def test_lora_leaves_the_weights_in_their_files_and_adds_its_arrays(self):
         for model, config in MODELS.items():

@@ -198,16 +198,18 @@ static enum status forward_run(int op, const struct op_example *e, const int64_t
 /* There is no bfloat16 on a processor without AVX-512. */
 static bool has_bfloat16(void)
 {
-    struct gemm g = {1, 1, 1, .a = DTYPE_BF16, .b = DTYPE_BF16, .c = DTYPE_BF16, .alpha = 1};
-    int64_t workspace;
-    return device_gemm_query(fast, &g, &workspace) == OK;
+    return device_multiplies(fast, DTYPE_BF16);
 }
 
 static enum status forward_case(int op, const struct op_example *e, const int64_t *d)
 {
     TRY(forward_run(op, e, d, RUN_FLOAT32));
+    struct device_info info;
+    device_info(fast, &info);
     if (has_bfloat16())
         TRY(forward_run(op, e, d, RUN_BFLOAT16));
+    else if (info.bf16 || fast->class->compiles)
+        return fail(ERR_INTERNAL, "this device has units for bfloat16, and no matmul");
     return fast->class->compiles ? forward_run(op, e, d, RUN_FLOAT16) : OK;
 }
 

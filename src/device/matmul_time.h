@@ -1,6 +1,6 @@
 /* The time of a matmul on a device, measured within some milliseconds: what one type of weights costs next to another. */
-#ifndef PERF_MATMUL_TIME_H
-#define PERF_MATMUL_TIME_H
+#ifndef DEVICE_MATMUL_TIME_H
+#define DEVICE_MATMUL_TIME_H
 
 #include "device/device.h"
 

@@ -1,5 +1,5 @@
 /* Zeros take as long as other numbers. */
-#include "perf/matmul_time.h"
+#include "device/matmul_time.h"
 
 #include "base/clock.h"
 
