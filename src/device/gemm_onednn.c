@@ -74,8 +74,8 @@ static enum status gemm_onednn_translate(dnnl_status_t code, const char *what)
     return fail(ERR_INTERNAL, "%s: failed with status %d", what, (int)code);
 }
 
-/* What HONE_ISA forbids, oneDNN does not use either. Its own variables have no say here: with ONEDNN_MAX_CPU_ISA hone would choose a
- * type that oneDNN has no matmul for, and with ONEDNN_DEFAULT_FPMATH_MODE float32 would lose digits. */
+/* What HONE_ISA forbids, oneDNN does not use either. Its own variables have no say here: with ONEDNN_MAX_CPU_ISA hone would
+ * choose a type that oneDNN has no matmul for, and with ONEDNN_DEFAULT_FPMATH_MODE float32 would lose digits. */
 static enum status limit_onednn(void)
 {
     static const dnnl_cpu_isa_t max[ISA_COUNT] = {[ISA_plain] = dnnl_cpu_isa_sse41,

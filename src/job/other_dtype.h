@@ -1,5 +1,5 @@
-/* What a run would take in the other type, bfloat16 or float32: memory by a plan of the same rows, time by a matmul that is measured.
- * Only on a CPU, where people choose between them, and for a model or a run in bfloat16. */
+/* What a run would take in the other type, bfloat16 or float32: memory by a plan of the same rows, time by a matmul that is
+ * measured. Only on a CPU, where people choose between them, and for a model or a run in bfloat16. */
 #ifndef JOB_OTHER_DTYPE_H
 #define JOB_OTHER_DTYPE_H
 

@@ -1,6 +1,6 @@
 /* The product of two tiles, in a function of its own: inlined at each of its calls, for two types and three processors, it took a
- * quarter of the time of a build. Four rows and two vectors of columns stay in registers. So a vector is what a register holds: of
- * a wider one the compiler keeps the sums in memory, which is several times slower. */
+ * quarter of the time of a build. Four rows and two vectors of columns stay in registers. So a vector is what a register holds:
+ * of a wider one the compiler keeps the sums in memory, which is several times slower. */
 #include "ops/attention_tile.h"
 
 typedef real half_vec __attribute__((vector_size(LANES / 2 * sizeof(real))));
