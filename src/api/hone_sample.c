@@ -43,7 +43,7 @@ static enum status take_settings(struct answer *a, const hone_sampling *given, i
         if (s.stop_tokens[i] < 0 || s.stop_tokens[i] >= vocabulary)
             return fail(ERR_ARGUMENT, "%s: stop token %d is not in the model's vocabulary of %lld", call, (int)s.stop_tokens[i],
                         (long long)vocabulary);
-    a->sampling = (struct sampling){s.temperature, s.top_p == 0 ? 1 : s.top_p, (uint64_t)s.seed};
+    a->sampling = (struct sampling){.temperature = s.temperature, .top_p = s.top_p, .seed = (uint64_t)s.seed};
     a->max_new_tokens = s.max_new_tokens;
     a->stop = s.stop_tokens;
     a->stops = s.stop_count;
@@ -126,7 +126,7 @@ hone_status hone_trainer_sample_tokens(hone_trainer *t, const int32_t *ids, int6
 static enum status sample_text(struct trainer *t, const char *prompt, int64_t max_new_tokens, struct stream *stream,
                                struct chat_row *row, struct answered *answered)
 {
-    struct answer greedy = {.sampling = {0, 1, 0}, .max_new_tokens = max_new_tokens};
+    struct answer greedy = {.max_new_tokens = max_new_tokens};
     TRY(check_ready(t));
     TRY(answer_encode(t->rows.chat, NULL, prompt, t->job.options->raw, row));
     TRY(data_check_ids(row->tokens.id, row->tokens.count, t->build.session.model.config.vocabulary));

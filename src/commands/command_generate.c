@@ -26,10 +26,11 @@ static enum status generate_run(struct session *s, const struct options *values,
                     "the prompt's %lld tokens and --max-new-tokens %lld are more than the model's window of %lld: lower "
                     "--max-new-tokens, or shorten the prompt",
                     (long long)tokens, (long long)values->max_new_tokens, (long long)window);
-    struct answer answer = {.generator = &g,
-                            .chat = chat,
-                            .sampling = {values->temperature, values->top_p, (uint64_t)values->seed},
-                            .max_new_tokens = values->max_new_tokens};
+    struct answer answer = {
+        .generator = &g,
+        .chat = chat,
+        .sampling = {.temperature = values->temperature, .top_p = values->top_p, .seed = (uint64_t)values->seed},
+        .max_new_tokens = values->max_new_tokens};
     enum status status = generate_add(&g, s, slots, tokens);
     if (status == OK)
         status = session_plan(s);

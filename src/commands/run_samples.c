@@ -26,10 +26,7 @@ static enum status run_samples_encode(struct trainer *t, const char *prompt, str
 static enum status run_samples_answer(struct trainer *t, const char *prompt, struct stream *stream, struct chat_row *row,
                                       struct answered *result)
 {
-    struct answer greedy = {.generator = &t->build.generator,
-                            .chat = t->rows.chat,
-                            .sampling = {.temperature = 0, .top_p = 1},
-                            .max_new_tokens = t->build.generator.slots};
+    struct answer greedy = {.generator = &t->build.generator, .chat = t->rows.chat, .max_new_tokens = t->build.generator.slots};
     TRY(run_samples_encode(t, prompt, row));
     return answer_prompt(&greedy, stream, row->tokens.id, row->tokens.count, result);
 }

@@ -42,16 +42,18 @@ static bool ends(const struct answer *a, int32_t token)
     return is_one_of(token, eos, count) || is_one_of(token, a->stop, a->stops);
 }
 
-static enum status answer_draw(const struct answer *a, const struct stream *stream, int32_t *token, double *logprob)
+static enum status answer_draw(const struct answer *a, const struct stream *stream, int64_t prompt, int32_t *token,
+                               double *logprob)
 {
     struct generator *g = a->generator;
     int64_t rows = g->session->model.config.vocabulary, known = tokenizer_vocabulary(chat_tokenizer(a->chat));
     int64_t said = min(rows, known); /* a model may have more rows than the tokenizer has tokens */
-    enum status status = sample_token(g->logits, said, &a->sampling, g->used, token);
+    struct said before = {.ids = g->fed, .prompt = prompt, .count = g->used};
+    enum status status = sample_token(&g->chooser, g->logits, said, &a->sampling, &before, token);
     if (status == ERR_DATA) /* unless the files are at fault */
         TRY(model_check_finite(&g->session->model, false));
     TRY(status);
-    *logprob = stream->token_sink ? sample_logprob(g->logits, rows, *token) : 0;
+    *logprob = stream->token_sink ? sample_logprob(g->logits, rows, *token, &(struct likely){0}) : 0;
     return OK;
 }
 
@@ -72,7 +74,7 @@ enum status answer_prompt(const struct answer *a, struct stream *stream, const i
     result->prompt_tokens = count;
     for (int64_t i = 0; i < max_tokens; i++) {
         int32_t token;
-        TRY(answer_draw(a, stream, &token, &logprob));
+        TRY(answer_draw(a, stream, count, &token, &logprob));
         result->new_tokens++;
         result->ended = ends(a, token);
         if (result->ended) {

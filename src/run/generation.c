@@ -18,7 +18,7 @@ static enum status generation_add_programs(struct generator *g, struct session *
     TRY(session_add(s, NET_LOGITS, 1, 1, slots, &g->decode));
     g->logits = memory_alloc(s->model.config.vocabulary * (int64_t)sizeof *g->logits);
     g->fed = memory_alloc(slots * (int64_t)sizeof *g->fed);
-    return g->logits && g->fed ? OK : ERR_MEMORY;
+    return g->logits && g->fed ? chooser_init(&g->chooser, s->model.config.vocabulary) : ERR_MEMORY;
 }
 
 enum status generate_add(struct generator *g, struct session *s, int64_t slots, int64_t prompt)
@@ -35,6 +35,7 @@ void generate_free(struct generator *g)
 {
     memory_free(g->fed);
     memory_free(g->logits);
+    chooser_free(&g->chooser);
     *g = (struct generator){0};
 }
 

@@ -2,6 +2,7 @@
 #ifndef RUN_GENERATION_H
 #define RUN_GENERATION_H
 
+#include "run/sample_token.h"
 #include "run/session.h"
 
 enum { PREFILLS_MAX = 2 };
@@ -12,6 +13,7 @@ struct generator {
     int64_t slots, used;                             /* of the cache */
     int32_t *fed;                                    /* the tokens of the used ones */
     float *logits;                                   /* after the last token, (V) */
+    struct chooser chooser;                          /* of the next one */
 };
 
 /* Adds the programs for sequences of up to `slots` tokens; then session_plan and session_prepare. The first is for one prompt of
@@ -27,18 +29,5 @@ enum status generate_feed(struct generator *g, const int32_t *ids, int64_t count
  * Returns how much that is. Layers without a cache know the whole sequence and no part of it: then it is all or nothing. */
 void generate_reset(struct generator *g);
 int64_t generate_keep(struct generator *g, const int32_t *ids, int64_t count);
-
-/* The next token: the most likely one at temperature 0, else drawn from the smallest set of most likely ones whose
- * probabilities reach top_p. The draw depends only on the seed and the position. */
-struct sampling {
-    double temperature, top_p;
-    uint64_t seed;
-};
-
-enum status sample_token(const float *logits, int64_t vocabulary, const struct sampling *sampling, int64_t position,
-                         int32_t *token);
-
-/* The log-probability of a token, at temperature 1. */
-double sample_logprob(const float *logits, int64_t vocabulary, int32_t token);
 
 #endif

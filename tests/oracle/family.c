@@ -63,7 +63,7 @@ static enum status write_greedy(struct session *s, struct generator *g, const st
     int32_t token;
     TRY(generate_feed(g, prompt->ids, prompt->count));
     for (int i = 0; i < GREEDY; i++) {
-        TRY(sample_token(g->logits, s->model.config.vocabulary, &(struct sampling){0}, i, &token));
+        TRY(sample_token(&g->chooser, g->logits, s->model.config.vocabulary, &(struct sampling){0}, &(struct said){0}, &token));
         fwrite(&token, sizeof token, 1, out);
         if (i + 1 < GREEDY)
             TRY(generate_feed(g, &token, 1));
