@@ -26,9 +26,9 @@ static int loss(void *chat, int64_t s, int64_t first, int64_t rows, int64_t V, c
     }
     return 0;
 }
-static int print(void *file, const char *text, size_t length)
+static int print(void *file, const hone_token *token)
 {
-    return fwrite(text, 1, length, file) != length;
+    return fwrite(token->text, 1, token->length, file) != token->length;
 }
 int main(int argc, char **argv)
 {

@@ -89,7 +89,6 @@ typedef int (*hone_stop)(void *context);
 HONE_API void hone_set_stop(hone_stop asked, void *context); /* for the whole process, before other threads use it */
 
 /* --- options: the same names as the flags of `hone COMMAND` and the keys of its YAML files (docs/options.md) --------------- */
-
 typedef struct hone_options hone_options;
 
 HONE_API hone_status hone_options_create(hone_options **out, const char *command); /* all at their defaults */
@@ -102,7 +101,6 @@ HONE_API hone_status hone_options_parse(hone_options *options, int argc, char **
 /* The options that were set, as a YAML file that hone_options_load reads as the same, with comments on where each came from. To
  * be released with hone_text_destroy. */
 HONE_API hone_status hone_options_write(const hone_options *options, char **yaml);
-
 /* The same as a JSON object: "options" by name, "sources" with where each came from, "notes". */
 HONE_API hone_status hone_options_json(const hone_options *options, char **json);
 
@@ -117,7 +115,6 @@ HONE_API hone_status hone_confine(const hone_options *options, void (*refused)(c
 HONE_API hone_status hone_options_get(hone_options *options, const char *key, const char **value);
 
 /* --- models ------------------------------------------------------------------------------------------------------------ */
-
 typedef struct hone_model hone_model;
 
 /* Opens the model that the options name, with its tokenizer and chat template. The options are copied. */
@@ -157,19 +154,30 @@ HONE_API hone_status hone_eval(hone_model *model, hone_progress progress, void *
 typedef struct hone_generate_result {
     size_t size;
     int64_t prompt_tokens, new_tokens;
-    int ended; /* the model ended its answer itself, or by a stop token */
+    int ended; /* the model ended its answer itself, or a stop token or text did */
     double startup_seconds, prefill_seconds, decode_seconds;
     int64_t reused_tokens; /* of the prompt: those that the model still knew from the call before */
 } hone_generate_result;
 
-/* Gets whole characters of the answer as they are generated; return 0 to continue. */
-typedef int (*hone_text_sink)(void *context, const char *text, size_t length);
+/* A token as a sink gets it, which returns 0 to continue. Its text is what is certain now: whole characters, so often none, and
+ * none that may begin a stop text; no zero byte ends it. Tokens of the prompt have none, nor has the one that ends the answer. A
+ * last call with id -1 brings what is left. Log-probabilities are those of hone_logprobs, whatever decides what is drawn. */
+typedef struct hone_token {
+    size_t size;
+    int32_t id, of_prompt;
+    double logprob;
+    const char *text;
+    size_t length;
+    const int32_t *top_ids; /* the most likely tokens in its place, as many as were asked for, and theirs */
+    const double *top_logprobs;
+    int64_t top_count;
+} hone_token;
+typedef int (*hone_token_sink)(void *context, const hone_token *token);
 
-/* Answers the prompt of the option prompt. `sink` may be NULL. */
-HONE_API hone_status hone_generate(hone_model *model, hone_text_sink sink, void *context, hone_generate_result *result);
+/* Answers the prompt of the option prompt. `sink` may be NULL; it gets log-probabilities with the option logprobs, else 0. */
+HONE_API hone_status hone_generate(hone_model *model, hone_token_sink sink, void *context, hone_generate_result *result);
 
 /* --- tokens ------------------------------------------------------------------------------------------------------------ */
-
 /* A sequence of tokens, as the library makes it. weights[i] is the weight of the loss of ids[i], predicted from the tokens before
  * it; weights[0] is not used, and NULL means 1 for all others. hone_datum takes both arrays as they are. */
 typedef struct hone_sequence {
@@ -218,21 +226,26 @@ typedef struct hone_datum {
  * floats as it has tokens, or NULL; 0 for tokens that are not asked about. */
 HONE_API hone_status hone_logprobs(hone_model *model, const hone_datum *const *data, int64_t count, float *const *logprobs);
 
-/* How tokens are drawn. Members that are 0 have the defaults named here. */
+/* How a sequence is continued (docs/library.md). Members that are 0 have the defaults named here, or change nothing. */
 typedef struct hone_sampling {
     size_t size;
-    int64_t max_new_tokens;     /* at least 1; the answer also ends where the window is full */
-    double temperature;         /* 0: always the most likely token */
-    double top_p;               /* 0: 1, all tokens */
+    int64_t max_new_tokens; /* at least 1; the answer also ends where the window is full */
+    double temperature;     /* 0: always the most likely token */
+    int64_t top_k;
+    double top_p, min_p, repetition_penalty, presence_penalty, frequency_penalty;
+    const int32_t *bias_tokens; /* to whose logits biases are added, -100 to 100 */
+    const float *biases;
+    int64_t bias_count;
     int64_t seed;               /* what is drawn depends only on it and on the position */
-    const int32_t *stop_tokens; /* that end the answer, besides the model's own; may be NULL */
+    const int32_t *stop_tokens; /* that end the answer, besides the model's own */
     int64_t stop_count;
+    const char *const *stop_texts; /* that end it where they begin; one that is a special token is a stop token too */
+    int64_t stop_text_count;
+    int64_t logprobs;        /* how many of the most likely tokens the sink gets with each new one, up to 1024 */
+    int64_t prompt_logprobs; /* the same with the prompt's, which are then read one by one. 0: the sink gets none of them */
 } hone_sampling;
-
-/* Gets each new token, its log-probability (as hone_logprobs says it: at temperature 1 and top_p 1, whatever the two are here),
- * and the whole characters that it completes: often none, and none for the token that ends the answer. A last call with token -1
- * brings the rest of a text that ends inside a character. Return 0 to continue. */
-typedef int (*hone_token_sink)(void *context, int32_t token, double logprob, const char *text, size_t length);
+/* What the options of a model say of it. Lists and texts are valid as long as the model. */
+HONE_API hone_status hone_model_sampling(hone_model *model, hone_sampling *sampling);
 
 /* Continues a sequence of tokens. The model stays on its device for the next call, and so do the keys and values of this one: of
  * the next prompt, what begins in the same way is not computed again. A prompt that leaves no room in the model's window is
@@ -241,7 +254,6 @@ HONE_API hone_status hone_sample_tokens(hone_model *model, const int32_t *ids, i
                                         hone_token_sink sink, void *context, hone_generate_result *result);
 
 /* --- training ---------------------------------------------------------------------------------------------------------- */
-
 typedef struct hone_trainer hone_trainer;
 
 /* What a trainer will be used for besides hone_train: its programs take memory and time to prepare, and only these are prepared.
@@ -353,7 +365,6 @@ typedef struct hone_optim {
     double divisor; /* of the sums of gradients and losses of all ranks: 1, or any number above 0. 0: the sum of all weights since
                      * the last step, which is refused if one of them was below 0 */
 } hone_optim;
-
 /* Fills it with the values of the options, the schedule's learning rate of the next step, and 0 as the divisor. */
 HONE_API hone_status hone_trainer_optim_defaults(hone_trainer *trainer, hone_optim *optim);
 
@@ -379,11 +390,11 @@ typedef enum hone_tensor_kind { HONE_TENSOR_WEIGHT, HONE_TENSOR_GRADIENT } hone_
 HONE_API hone_status hone_trainer_read_tensor(hone_trainer *trainer, const char *name, hone_tensor_kind kind, float *values,
                                               int64_t *count);
 
-/* The mean loss over the validation data of the options. */
-HONE_API hone_status hone_trainer_eval(hone_trainer *trainer, double *loss);
+HONE_API hone_status hone_trainer_eval(hone_trainer *trainer, double *loss); /* the mean over the options' validation data */
 
 /* As hone_logprobs, hone_sample_tokens and hone_generate, with the model as it is now. Data fit into a micro-batch; a prompt
- * and its answer into the option sample_length. hone_trainer_sample takes the most likely tokens. Sinks may be NULL.
+ * and its answer into the option sample_length. hone_trainer_sample takes the most likely tokens, and its sink
+ * gets no log-probabilities. Sinks may be NULL.
  * HONE_LOGPROBS_BASE: of the model without its adapter, to the digits of the model on its own. That needs an adapter only,
  * without the option train_norms. With the option shard at weights all ranks make these calls together, each with data of its
  * own; a prompt, what is said of sampling and what sinks return are the same on all of them. */
@@ -393,7 +404,7 @@ HONE_API hone_status hone_trainer_logprobs(hone_trainer *trainer, const hone_dat
 HONE_API hone_status hone_trainer_sample_tokens(hone_trainer *trainer, const int32_t *ids, int64_t count,
                                                 const hone_sampling *sampling, hone_token_sink sink, void *context,
                                                 hone_generate_result *result);
-HONE_API hone_status hone_trainer_sample(hone_trainer *trainer, const char *prompt, int64_t max_new_tokens, hone_text_sink sink,
+HONE_API hone_status hone_trainer_sample(hone_trainer *trainer, const char *prompt, int64_t max_new_tokens, hone_token_sink sink,
                                          void *context, hone_generate_result *result);
 
 /* Writes the adapter in PEFT's layout, or the model in Hugging Face's, to a directory, which is created if missing. */
@@ -411,7 +422,6 @@ HONE_API hone_status hone_trainer_save_state(hone_trainer *trainer, const char *
 HONE_API hone_status hone_trainer_load_state(hone_trainer *trainer, const char *dir);
 
 /* --- slots: several adapters in one trainer, which train in turn (docs/library.md) ----------------------------------------- */
-
 /* A slot is what another trainer on the same base would be: an adapter and its optimizer's state, gradients that wait for a step,
  * the steps done, and a seed. A trainer opens with one, slot 0. All its slots have its options but the seed, and its programs:
  * making, selecting, evicting and closing a slot prepares and compiles nothing. One slot is selected. What the functions above do
@@ -433,7 +443,6 @@ typedef struct hone_slot_start {
 /* Makes a slot, which is then selected. `start` may be NULL: with the trainer's seed. If it fails, there is no new slot, and the
  * selected one stays. */
 HONE_API hone_status hone_trainer_slot_create(hone_trainer *trainer, const hone_slot_start *start, int64_t *slot);
-
 /* The same from what hone_trainer_save_state has saved of a slot, or of a trainer with these options and any seed. */
 HONE_API hone_status hone_trainer_slot_load(hone_trainer *trainer, const char *dir, int64_t *slot);
 
@@ -469,7 +478,6 @@ typedef struct hone_slot_info {
 HONE_API hone_status hone_trainer_slot_get_info(hone_trainer *trainer, int64_t slot, hone_slot_info *info);
 
 /* --- runs ---------------------------------------------------------------------------------------------------------------- */
-
 typedef enum hone_event_kind {
     HONE_EVENT_START,  /* once, before the first step */
     HONE_EVENT_STEP,   /* after every step: `step` */
@@ -527,7 +535,6 @@ typedef struct hone_train_result {
 HONE_API hone_status hone_train(hone_trainer *trainer, hone_events events, void *context, hone_train_result *result);
 
 /* --- reports: JSON objects as text, to be released with hone_text_destroy -------------------------------------------------- */
-
 HONE_API void hone_text_destroy(char *text);
 
 /* Return 0 to continue; anything else stops with HONE_ERR_STOPPED. `file` is the current one; bytes are of all files. */
@@ -543,11 +550,8 @@ HONE_API hone_status hone_pull(const hone_options *options, hone_pull_progress p
  */
 HONE_API hone_status hone_init(const hone_options *options, char **json);
 
-/* The memory that a run with these options will take, to the byte, only from config.json. */
-HONE_API hone_status hone_plan(const hone_options *options, char **json);
-
-/* What a model directory holds. */
-HONE_API hone_status hone_inspect_model(const hone_options *options, char **json);
+HONE_API hone_status hone_plan(const hone_options *options, char **json);          /* the memory of a run, from config.json */
+HONE_API hone_status hone_inspect_model(const hone_options *options, char **json); /* what a model directory holds */
 
 /* The rows of the data set that the options name, as the model will see them: how many there are and of which kinds, every row
  * that cannot be used with its place and cause, what checks found, and the tokens of the first rows, or of the one that `row`
@@ -569,7 +573,6 @@ HONE_API hone_status hone_verify(const hone_options *options, char **json);
 /* The kernels that runs of a model with these options need on CUDA, and which of them are in the cache for each target of the
  * option target: in the directory that the option output names, or where runs keep them. */
 HONE_API hone_status hone_kernels_list(const hone_options *options, char **json);
-
 /* Compiles them for these targets into that directory. A run with HONE_CACHE set to its absolute path compiles nothing and needs
  * no NVRTC. Needs no driver and no card. */
 HONE_API hone_status hone_kernels_build(const hone_options *options, char **json);
@@ -579,7 +582,6 @@ HONE_API hone_status hone_kernels_build(const hone_options *options, char **json
  * option dry_run nothing is written: the report has the files and their sizes, which are those that will be. */
 HONE_API hone_status hone_merge(const hone_options *options, char **json);
 HONE_API hone_status hone_quantize(const hone_options *options, char **json);
-
 /* Writes only the adapter, for another program: a GGUF adapter if output ends in .gguf, else PEFT's layout. */
 HONE_API hone_status hone_export(const hone_options *options, char **json);
 
@@ -588,8 +590,7 @@ HONE_API hone_status hone_export(const hone_options *options, char **json);
  * on CUDA). */
 HONE_API hone_status hone_bench(const hone_options *options, char **json);
 
-/* The devices of this machine, and what was not found. */
-HONE_API hone_status hone_devices(const hone_options *options, char **json);
+HONE_API hone_status hone_devices(const hone_options *options, char **json); /* of this machine, and what was not found */
 
 #ifdef __cplusplus
 }

@@ -92,8 +92,17 @@ class _Optim(_Sized):
 
 
 class _Sampling(_Sized):
-    _fields_ = [("size", ctypes.c_size_t), ("max_new_tokens", _int), ("temperature", _real), ("top_p", _real), ("seed", _int),
-                ("stop_tokens", _ids), ("stop_count", _int)]
+    _fields_ = [("size", ctypes.c_size_t), ("max_new_tokens", _int), ("temperature", _real), ("top_k", _int), ("top_p", _real),
+                ("min_p", _real), ("repetition_penalty", _real), ("presence_penalty", _real), ("frequency_penalty", _real),
+                ("bias_tokens", _ids), ("biases", _floats), ("bias_count", _int), ("seed", _int), ("stop_tokens", _ids),
+                ("stop_count", _int), ("stop_texts", ctypes.POINTER(_text)), ("stop_text_count", _int), ("logprobs", _int),
+                ("prompt_logprobs", _int)]
+
+
+class _Token(_Sized):
+    _fields_ = [("size", ctypes.c_size_t), ("id", ctypes.c_int32), ("of_prompt", ctypes.c_int32), ("logprob", _real),
+                ("text", _pointer), ("length", ctypes.c_size_t), ("top_ids", _ids), ("top_logprobs", ctypes.POINTER(_real)),
+                ("top_count", _int)]
 
 
 class _Generated(_Sized):
@@ -120,7 +129,7 @@ class _SlotInfo(_Sized):
         ("selected", ctypes.c_int), ("reserved", ctypes.c_int)]
 
 
-_TokenSink = ctypes.CFUNCTYPE(ctypes.c_int, _pointer, ctypes.c_int32, _real, _pointer, ctypes.c_size_t)
+_TokenSink = ctypes.CFUNCTYPE(ctypes.c_int, _pointer, ctypes.POINTER(_Token))
 _Gradient = ctypes.CFUNCTYPE(ctypes.c_int, _pointer, _int, _int, _int, _int, _floats, _floats, ctypes.POINTER(_real))
 _data, _arrays = ctypes.POINTER(ctypes.POINTER(_Datum)), ctypes.POINTER(_floats)
 
@@ -202,8 +211,9 @@ Datum.__doc__ = """A Sequence with all that a loss may read. Element i of each l
 targets: what is predicted in place of the ids. weights: of each token's loss, also below 0; None: 1. mask: whether a token is asked
 about; None: each is whose weight is not 0. old_logprobs (at temperature 1 and top_p 1, as all of this library), advantages: of ppo,
 gspo and sapo."""
-Answer = collections.namedtuple("Answer", "text ids logprobs ended")
-Answer.__doc__ = "Its text, its tokens with their log-probabilities, and whether the model ended it."
+Answer = collections.namedtuple("Answer", "text ids logprobs ended top_logprobs prompt_logprobs prompt_top_logprobs")
+Answer.__doc__ = """Its text, its tokens with their log-probabilities, and whether the model or a stop ended it. If they were asked for: for
+each token {id: log-probability} of the most likely ones, and both of the prompt's tokens, where None is for the first."""
 Loss = collections.namedtuple("Loss", "sum weight tokens logprobs")
 Loss.__doc__ = """The sum of weighted losses and the sum of weights: sum / weight is the mean. logprobs: of each datum's tokens, if
 they were asked for."""
@@ -406,30 +416,33 @@ class _Text:
         prompt = prompt.ids if isinstance(prompt, Sequence) else list(prompt)
         return self.chat_template(prompt, prompt=True).ids if prompt and isinstance(prompt[0], dict) else prompt
 
-    def _stop(self, token):
-        """A token, or the text of one."""
-        ids = self.tokenize(token) if isinstance(token, str) else [token]
-        if len(ids) != 1:
-            raise ValueError(f"stop: {token!r} is {len(ids)} tokens to this model, and one ends an answer; stream can end it by its text")
-        return ids[0]
-
     def _turn(self):
         """A context in which a call is made, with the handle that it is made with. All that the call is given is there before."""
         raise NotImplementedError
 
-    def _sample(self, call, prompt, stream, stop, settings):
-        stop = [stop] if isinstance(stop, (str, int)) else stop
-        ids, stops = _tokens(self._prompt(prompt)), _tokens(map(self._stop, stop))
-        settings = {key: _whole(value, 64, key) for key, value in settings.items()}
-        sampling = _Sampling(stop_tokens=ctypes.cast(stops, _ids), stop_count=len(stops), **settings)
-        texts, tokens, logprobs, result, raised = [], [], [], _Generated(), _Raised()
+    def _sample(self, call, prompt, max_new_tokens=256, temperature=0, top_p=1, seed=0, stop=(), stream=None, *, top_k=0, min_p=0,
+                repetition_penalty=1, presence_penalty=0, frequency_penalty=0, logit_bias=None, logprobs=0, prompt_logprobs=0):
+        stop, bias = list([stop] if isinstance(stop, (str, int)) else stop), dict(logit_bias or {})
+        ids, stops = _tokens(self._prompt(prompt)), _tokens(each for each in stop if not isinstance(each, str))
+        texts = _array(_text, (_bytes(each, "the stop text") for each in stop if isinstance(each, str)))
+        biased, biases = _tokens(bias), _array(ctypes.c_float, bias.values())
+        settings = dict(max_new_tokens=max_new_tokens, temperature=temperature, top_k=top_k, top_p=top_p, min_p=min_p,
+                        repetition_penalty=repetition_penalty, presence_penalty=presence_penalty, frequency_penalty=frequency_penalty,
+                        seed=seed, logprobs=logprobs, prompt_logprobs=prompt_logprobs)
+        sampling = _Sampling(bias_tokens=biased, biases=biases, bias_count=len(biased), stop_tokens=stops, stop_count=len(stops),
+                             stop_texts=texts, stop_text_count=len(texts), **{key: _whole(value, 64, key) for key, value in settings.items()})
+        said, heard, result, raised = [], {False: ([], [], []), True: ([], [], [])}, _Generated(), _Raised()
 
-        def take(_, token, logprob, text, length):
-            texts.append(ctypes.string_at(text, length).decode())
-            if token >= 0:
-                tokens.append(token)
-                logprobs.append(logprob)
-            return bool(stream and texts[-1] and stream(texts[-1]))
+        def take(_, given):
+            token = given.contents
+            said.append(ctypes.string_at(token.text, token.length).decode())
+            if token.id >= 0:
+                first = token.of_prompt and not heard[True][0]
+                kept = token.id, None if first else token.logprob, dict(zip(token.top_ids[:token.top_count],
+                                                                            token.top_logprobs[:token.top_count]))
+                for each, value in zip(heard[bool(token.of_prompt)], kept):
+                    each.append(value)
+            return bool(stream and said[-1] and stream(said[-1]))
 
         sink = _TokenSink(lambda *arguments: raised(take, *arguments))
         try:
@@ -437,7 +450,9 @@ class _Text:
                 _call(call, handle, ids, len(ids), ctypes.byref(sampling), sink, None, ctypes.byref(result))
         except Error as error:
             raised.check(error)
-        return Answer("".join(texts), tokens, logprobs, bool(result.ended))
+        (tokens, scores, top), (_, prompt_scores, prompt_top) = heard[False], heard[True]
+        return Answer("".join(said), tokens, scores, bool(result.ended), top if logprobs else None,
+                      *(prompt_scores, prompt_top) if prompt_logprobs else (None, None))
 
     def _logprobs(self, call, data, *flags):
         rows, lengths, kept = _all_data(data)
@@ -475,11 +490,12 @@ class Model(_Text):
         """For each sequence the log-probability of each token after those before it; 0 for the first, and where a weight is 0."""
         return self._logprobs("hone_logprobs", data)
 
-    def sample(self, prompt, max_new_tokens=256, temperature=0, top_p=1, seed=0, stop=(), stream=None):
-        """An Answer to a prompt: a user's message, a list of messages, or tokens. stop: tokens that end it besides the model's own,
-        as numbers or texts. stream gets its text in pieces as it comes, and ends it by returning True."""
-        return self._sample("hone_sample_tokens", prompt, stream, stop,
-                            dict(max_new_tokens=max_new_tokens, temperature=temperature, top_p=top_p, seed=seed))
+    def sample(self, prompt, max_new_tokens=256, temperature=0, top_p=1, seed=0, stop=(), stream=None, **settings):
+        """An Answer to a prompt: a user's message, a list of messages, or tokens. stop: tokens and texts that end it besides the
+        model's own tokens. stream gets its text in pieces as it comes, and ends it by returning True. settings: top_k, min_p,
+        repetition_penalty, presence_penalty, frequency_penalty, logit_bias, which is {id: number}, and of how many of the most likely
+        tokens the Answer has log-probabilities: logprobs, prompt_logprobs (hone_sampling says more)."""
+        return self._sample("hone_sample_tokens", prompt, max_new_tokens, temperature, top_p, seed, stop, stream, **settings)
 
     def close(self):
         handle, self._handle, self._tokenizer = getattr(self, "_handle", None), None, None
@@ -582,10 +598,9 @@ class _Trained(_Text):
         """As Model.logprobs, with the model as it is now; base: without its adapter."""
         return self._logprobs("hone_trainer_logprobs", data, _LOGPROBS_BASE * bool(base))
 
-    def sample(self, prompt, max_new_tokens=256, temperature=0, top_p=1, seed=0, stop=(), stream=None):
+    def sample(self, prompt, max_new_tokens=256, temperature=0, top_p=1, seed=0, stop=(), stream=None, **settings):
         """As Model.sample, with the model as it is now; prompt and answer have the option sample_length's number of tokens at most."""
-        return self._sample("hone_trainer_sample_tokens", prompt, stream, stop,
-                            dict(max_new_tokens=max_new_tokens, temperature=temperature, top_p=top_p, seed=seed))
+        return self._sample("hone_trainer_sample_tokens", prompt, max_new_tokens, temperature, top_p, seed, stop, stream, **settings)
 
     def _with_folder(self, name, folder):
         path = _bytes(folder, "folder")

@@ -94,6 +94,7 @@ static void free_model(struct hone_model *m)
     model_session_close(&m->session);
     data_close(&m->data);
     chat_close(m->chat);
+    arena_free(&m->arena);
     options_free(m->options);
     memory_free(m);
 }
@@ -169,6 +170,26 @@ hone_status trainer_leave(struct hone_trainer *t, enum status status)
 }
 
 /* --- results ------------------------------------------------------------------------------------------------------------ */
+
+int caller_token(void *caller, const struct answer_token *t)
+{
+    const struct caller_sink *to = caller;
+    hone_token token = {.size = sizeof token,
+                        .id = t->id,
+                        .of_prompt = t->of_prompt,
+                        .logprob = t->logprob,
+                        .text = t->text,
+                        .length = t->length,
+                        .top_ids = t->most->ids,
+                        .top_logprobs = t->most->logprobs,
+                        .top_count = t->most->count};
+    return to->sink(to->context, &token);
+}
+
+struct stream caller_stream(struct caller_sink *caller, bool logprobs)
+{
+    return (struct stream){.sink = caller->sink ? caller_token : NULL, .context = caller, .logprobs = logprobs};
+}
 
 void hand_over_answer(hone_generate_result *result, const struct answered *answered)
 {

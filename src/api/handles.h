@@ -33,6 +33,8 @@ struct hone_model {
     struct chat *chat; /* NULL until it is needed */
     struct data data;  /* for hone_eval; row_count is 0 until it is needed */
     struct model_session session;
+    struct answer settings; /* of answers, from the options; its lists are in the arena */
+    struct arena arena;
 };
 
 struct hone_trainer {
@@ -60,6 +62,14 @@ hone_status trainer_leave(struct hone_trainer *t, enum status status);
 /* ENTER for a call that is for the trainer's selected slot: ERR_ARGUMENT while none is selected. */
 enum status trainer_enter(struct hone_trainer **t, const char *call);
 enum status trainer_enter_nested(struct hone_trainer **t, const char *call);
+
+/* A sink of the caller's, and the sink that passes tokens on to it. */
+struct caller_sink {
+    hone_token_sink sink; /* may be NULL */
+    void *context;
+};
+int caller_token(void *caller, const struct answer_token *token);
+struct stream caller_stream(struct caller_sink *caller, bool logprobs);
 
 /* What came of an answer, for the caller. */
 void hand_over_answer(hone_generate_result *result, const struct answered *answered);

@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "base/parallel.h"
 #include "base/process.h"
+#include "commands/answer_options.h"
 #include "commands/command_generate.h"
 #include "commands/named_model.h"
 #include "data/data_summary.h"
@@ -21,7 +22,10 @@ static enum status model_open_model(struct hone_model **out, const struct hone_o
         status = named_model_find(&m->options->values, m->options->command, &m->options->values);
     if (status == OK)
         status = named_adapter_check(m->options->values.adapter);
+    if (status == OK)
+        status = answer_options(&m->options->values, &m->arena, &m->settings);
     if (status != OK) {
+        arena_free(&m->arena);
         options_free(m->options);
         memory_free(m);
         return status;
@@ -146,15 +150,17 @@ static enum status generate(struct hone_model *m, struct stream *stream, struct 
     const struct options *values = &m->options->values;
     TRY(command_generate_check(values, m->options->command));
     TRY(model_chat(m));
-    return command_generate(values, m->chat, stream, answered);
+    return command_generate(values, &m->settings, m->chat, stream, answered);
 }
 
-hone_status hone_generate(hone_model *m, hone_text_sink sink, void *context, hone_generate_result *result)
+hone_status hone_generate(hone_model *m, hone_token_sink sink, void *context, hone_generate_result *result)
 {
-    struct stream stream = {.sink = sink, .context = context};
+    struct caller_sink caller = {sink, context};
+    struct stream stream = caller_stream(&caller, false);
     struct answered answered = {0};
     CHECK(check_struct(result, "result", __func__));
     ENTER(m, HANDLE_MODEL, __func__);
+    stream.logprobs = m->settings.logprobs > 0;
     enum status status = generate(m, &stream, &answered);
     stream_free(&stream);
     hand_over_answer(result, &answered);

@@ -1,4 +1,5 @@
 /* hone.h: sampling, from a model and from a trainer. */
+#include <float.h>
 #include <math.h>
 
 #include "api/handles.h"
@@ -25,29 +26,103 @@ static enum status sample_check_ids(const int32_t *ids, int64_t count, int64_t v
     return OK;
 }
 
+/* The numbers of hone_sampling with the values that they may have. */
+static enum status check_sampling_numbers(const hone_sampling *s, const char *call)
+{
+    const struct {
+        const char *name;
+        double value, least, greatest;
+        const char *is;
+    } numbers[] = {{"temperature", s->temperature, 0, DBL_MAX, "0 or above"},
+                   {"top_p", s->top_p, 0, 1, "above 0, up to 1, or 0 for all tokens"},
+                   {"min_p", s->min_p, 0, 1, "0 to 1"},
+                   {"repetition_penalty", s->repetition_penalty, 0, DBL_MAX, "above 0, or 0 for none"},
+                   {"presence_penalty", s->presence_penalty, -2, 2, "-2 to 2"},
+                   {"frequency_penalty", s->frequency_penalty, -2, 2, "-2 to 2"}};
+    const struct {
+        const char *name;
+        int64_t value, least, greatest;
+    } counts[] = {{"max_new_tokens", s->max_new_tokens, 1, INT64_MAX},
+                  {"top_k", s->top_k, 0, INT64_MAX},
+                  {"seed", s->seed, 0, INT64_MAX},
+                  {"logprobs", s->logprobs, 0, LOGPROBS_MAX},
+                  {"prompt_logprobs", s->prompt_logprobs, 0, LOGPROBS_MAX}};
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
+        if (!(numbers[i].value >= numbers[i].least && numbers[i].value <= numbers[i].greatest))
+            return fail(ERR_ARGUMENT, "%s: %s is %g: it is %s", call, numbers[i].name, numbers[i].value, numbers[i].is);
+    for (size_t i = 0; i < sizeof counts / sizeof *counts; i++)
+        if (counts[i].value < counts[i].least || counts[i].value > counts[i].greatest)
+            return fail(ERR_ARGUMENT, "%s: %s is %lld: it is at least %lld%s", call, counts[i].name, (long long)counts[i].value,
+                        (long long)counts[i].least, counts[i].greatest == LOGPROBS_MAX ? ", at most 1024" : "");
+    return OK;
+}
+
+static enum status check_sampling_lists(const hone_sampling *s, const char *call)
+{
+    TRY(check_count(s->stop_tokens, s->stop_count, "stop_tokens", call));
+    TRY(check_count(s->stop_texts, s->stop_text_count, "stop_texts", call));
+    TRY(check_count(s->bias_tokens, s->bias_count, "bias_tokens", call));
+    TRY(check_count(s->biases, s->bias_count, "biases", call));
+    for (int64_t i = 0; i < s->stop_text_count; i++)
+        TRY(check_text(s->stop_texts[i], "a stop text", call));
+    for (int64_t i = 0; i < s->bias_count; i++)
+        if (!(fabsf(s->biases[i]) <= BIAS_MAX))
+            return fail(ERR_ARGUMENT, "%s: a bias is %g: it is -%d to %d", call, (double)s->biases[i], BIAS_MAX, BIAS_MAX);
+    return OK;
+}
+
 /* The caller's settings, checked. */
 static enum status take_settings(struct answer *a, const hone_sampling *given, int64_t vocabulary, const char *call)
 {
     hone_sampling s = {0};
     take_over(&s, sizeof s, given);
-    if (s.max_new_tokens < 1)
-        return fail(ERR_ARGUMENT, "%s: max_new_tokens is %lld: it is at least 1", call, (long long)s.max_new_tokens);
-    if (!isfinite(s.temperature) || s.temperature < 0)
-        return fail(ERR_ARGUMENT, "%s: temperature is %g: it is 0 or above", call, s.temperature);
-    if (!(s.top_p >= 0 && s.top_p <= 1))
-        return fail(ERR_ARGUMENT, "%s: top_p is %g: it is above 0, up to 1, or 0 for all tokens", call, s.top_p);
-    if (s.seed < 0)
-        return fail(ERR_ARGUMENT, "%s: seed is %lld: it is at least 0", call, (long long)s.seed);
-    TRY(check_count(s.stop_tokens, s.stop_count, "stop_tokens", call));
-    for (int64_t i = 0; i < s.stop_count; i++)
-        if (s.stop_tokens[i] < 0 || s.stop_tokens[i] >= vocabulary)
-            return fail(ERR_ARGUMENT, "%s: stop token %d is not in the model's vocabulary of %lld", call, (int)s.stop_tokens[i],
-                        (long long)vocabulary);
-    a->sampling = (struct sampling){.temperature = s.temperature, .top_p = s.top_p, .seed = (uint64_t)s.seed};
+    TRY(check_sampling_numbers(&s, call));
+    TRY(check_sampling_lists(&s, call));
+    a->sampling = (struct sampling){.temperature = s.temperature,
+                                    .top_k = s.top_k,
+                                    .top_p = s.top_p,
+                                    .min_p = s.min_p,
+                                    .repetition_penalty = s.repetition_penalty,
+                                    .presence_penalty = s.presence_penalty,
+                                    .frequency_penalty = s.frequency_penalty,
+                                    .bias_tokens = s.bias_tokens,
+                                    .biases = s.biases,
+                                    .bias_count = s.bias_count,
+                                    .seed = (uint64_t)s.seed};
     a->max_new_tokens = s.max_new_tokens;
     a->stop = s.stop_tokens;
     a->stops = s.stop_count;
-    return OK;
+    a->stop_texts = s.stop_texts;
+    a->stop_text_count = s.stop_text_count;
+    a->logprobs = s.logprobs;
+    a->prompt_logprobs = s.prompt_logprobs;
+    return answer_check(a, vocabulary, call);
+}
+
+hone_status hone_model_sampling(hone_model *m, hone_sampling *sampling)
+{
+    CHECK(check_struct(sampling, "sampling", __func__));
+    ENTER(m, HANDLE_MODEL, __func__);
+    const struct answer *a = &m->settings;
+    const struct sampling *s = &a->sampling;
+    hone_sampling filled = {.max_new_tokens = a->max_new_tokens,
+                            .temperature = s->temperature,
+                            .top_k = s->top_k,
+                            .top_p = s->top_p,
+                            .min_p = s->min_p,
+                            .repetition_penalty = s->repetition_penalty,
+                            .presence_penalty = s->presence_penalty,
+                            .frequency_penalty = s->frequency_penalty,
+                            .bias_tokens = s->bias_tokens,
+                            .biases = s->biases,
+                            .bias_count = s->bias_count,
+                            .seed = (int64_t)s->seed,
+                            .stop_texts = a->stop_texts,
+                            .stop_text_count = a->stop_text_count,
+                            .logprobs = a->logprobs,
+                            .prompt_logprobs = a->prompt_logprobs};
+    hand_over(sampling, &filled, sizeof filled);
+    return model_leave(m, OK);
 }
 
 static enum status sample_model(struct hone_model *m, const int32_t *ids, int64_t count, const hone_sampling *sampling,
@@ -70,7 +145,8 @@ static enum status sample_model(struct hone_model *m, const int32_t *ids, int64_
 hone_status hone_sample_tokens(hone_model *m, const int32_t *ids, int64_t count, const hone_sampling *sampling,
                                hone_token_sink sink, void *context, hone_generate_result *result)
 {
-    struct stream stream = {.token_sink = sink, .context = context};
+    struct caller_sink caller = {sink, context};
+    struct stream stream = caller_stream(&caller, true);
     struct answered answered = {0};
     CHECK(check_prompt(ids, count, sampling, result, __func__));
     ENTER(m, HANDLE_MODEL, __func__);
@@ -113,7 +189,8 @@ static enum status sample_tokens(struct trainer *t, const int32_t *ids, int64_t 
 hone_status hone_trainer_sample_tokens(hone_trainer *t, const int32_t *ids, int64_t count, const hone_sampling *sampling,
                                        hone_token_sink sink, void *context, hone_generate_result *result)
 {
-    struct stream stream = {.token_sink = sink, .context = context};
+    struct caller_sink caller = {sink, context};
+    struct stream stream = caller_stream(&caller, true);
     struct answered answered = {0};
     CHECK(check_prompt(ids, count, sampling, result, __func__));
     CHECK(trainer_enter_nested(&t, __func__));
@@ -133,11 +210,12 @@ static enum status sample_text(struct trainer *t, const char *prompt, int64_t ma
     return sample_trainer(t, &greedy, row->tokens.id, row->tokens.count, stream, answered);
 }
 
-hone_status hone_trainer_sample(hone_trainer *t, const char *prompt, int64_t max_new_tokens, hone_text_sink sink, void *context,
+hone_status hone_trainer_sample(hone_trainer *t, const char *prompt, int64_t max_new_tokens, hone_token_sink sink, void *context,
                                 hone_generate_result *result)
 {
     struct chat_row row = {0};
-    struct stream stream = {.sink = sink, .context = context};
+    struct caller_sink caller = {sink, context};
+    struct stream stream = caller_stream(&caller, false);
     struct answered answered = {0};
     GIVEN(prompt);
     CHECK(check_struct(result, "result", __func__));

@@ -11,8 +11,9 @@ enum status command_generate_check(const struct options *options, enum user_comm
     return *options->prompt ? OK : fail(ERR_ARGUMENT, "the prompt is empty: give --prompt TEXT");
 }
 
-static enum status generate_run(struct session *s, const struct options *values, const struct chat *chat, struct stream *stream,
-                                const struct chat_row *row, struct answered *answered)
+static enum status generate_run(struct session *s, const struct options *values, const struct answer *how,
+                                const struct chat *chat, struct stream *stream, const struct chat_row *row,
+                                struct answered *answered)
 {
     struct generator g = {0};
     int64_t window = s->model.config.window, tokens = row->tokens.count, slots = tokens + values->max_new_tokens;
@@ -26,11 +27,10 @@ static enum status generate_run(struct session *s, const struct options *values,
                     "the prompt's %lld tokens and --max-new-tokens %lld are more than the model's window of %lld: lower "
                     "--max-new-tokens, or shorten the prompt",
                     (long long)tokens, (long long)values->max_new_tokens, (long long)window);
-    struct answer answer = {
-        .generator = &g,
-        .chat = chat,
-        .sampling = {.temperature = values->temperature, .top_p = values->top_p, .seed = (uint64_t)values->seed},
-        .max_new_tokens = values->max_new_tokens};
+    struct answer answer = *how;
+    answer.generator = &g;
+    answer.chat = chat;
+    TRY(answer_check(&answer, s->model.config.vocabulary, "hone generate"));
     enum status status = generate_add(&g, s, slots, tokens);
     if (status == OK)
         status = session_plan(s);
@@ -42,22 +42,22 @@ static enum status generate_run(struct session *s, const struct options *values,
     return status;
 }
 
-static enum status open_and_run(const struct options *options, const struct chat *chat, struct stream *stream,
-                                struct chat_row *row, struct answered *answered)
+static enum status open_and_run(const struct options *options, const struct answer *how, const struct chat *chat,
+                                struct stream *stream, struct chat_row *row, struct answered *answered)
 {
     struct session s;
     TRY(answer_encode(chat, options->system, options->prompt, options->raw, row));
     TRY(named_model_open(&s, options, true));
-    enum status status = generate_run(&s, options, chat, stream, row, answered);
+    enum status status = generate_run(&s, options, how, chat, stream, row, answered);
     session_close(&s);
     return status;
 }
 
-enum status command_generate(const struct options *options, const struct chat *chat, struct stream *stream,
-                             struct answered *answered)
+enum status command_generate(const struct options *options, const struct answer *how, const struct chat *chat,
+                             struct stream *stream, struct answered *answered)
 {
     struct chat_row row = {0};
-    enum status status = open_and_run(options, chat, stream, &row, answered);
+    enum status status = open_and_run(options, how, chat, stream, &row, answered);
     chat_row_free(&row);
     return status;
 }

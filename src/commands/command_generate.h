@@ -8,7 +8,8 @@
 /* That there is a prompt, before anything is opened. */
 enum status command_generate_check(const struct options *options, enum user_command command);
 
-enum status command_generate(const struct options *options, const struct chat *chat, struct stream *stream,
-                             struct answered *answered);
+/* `how`: as answer_options has it. */
+enum status command_generate(const struct options *options, const struct answer *how, const struct chat *chat,
+                             struct stream *stream, struct answered *answered);
 
 #endif

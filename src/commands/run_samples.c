@@ -10,10 +10,12 @@ struct answering {
     enum status status;
 };
 
-static int keep_text(void *context, const char *text, size_t length)
+static int keep_text(void *context, const struct answer_token *token)
 {
     struct answering *a = context;
-    a->status = buffer_append(&a->sample->answer, text, (int64_t)length);
+    if (!token->length)
+        return 0;
+    a->status = buffer_append(&a->sample->answer, token->text, (int64_t)token->length);
     return a->status != OK || !a->wait(a->context);
 }
 

@@ -106,6 +106,7 @@ OF_MODEL(tokenize, hone_tokenize(m, "Hi", 2, 0, &made))
 OF_MODEL(detokenize, release(hone_detokenize(m, ids, 4, 0, &json, NULL), &json))
 OF_MODEL(encode_chat, hone_encode_chat(m, chat, 0, &made))
 OF_MODEL(score, score_model(m, &sequence, 1, logprobs))
+OF_MODEL(settings, hone_model_sampling(m, &sampling))
 OF_MODEL(sample_tokens, hone_sample_tokens(m, ids, 4, &sampling, NULL, NULL, &generated))
 
 #define OF_TRAINER(name, call)                                                                                                   \
@@ -183,7 +184,8 @@ static const struct named_call {
   of_model[] = {{"eval_data", eval_data, 0},   {"eval", eval, 0},
                 {"generate", generate, 0},     {"tokenize", tokenize, 0},
                 {"detokenize", detokenize, 0}, {"encode_chat", encode_chat, 0},
-                {"logprobs", score, 0},        {"sample_tokens", sample_tokens, 0}},
+                {"logprobs", score, 0},        {"sample_tokens", sample_tokens, 0},
+                {"sampling", settings, 0}},
   of_trainer[] = {{"get_info", get_info, 1},
                   {"data", used, 1},
                   {"forward_backward", forward_backward, 0},

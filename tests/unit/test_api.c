@@ -48,10 +48,10 @@ static void eval_gives_the_same_bytes_twice(void **state)
     assert_true(fabs(a - c) < 0.05 * a);
 }
 
-static int collect(void *context, const char *text, size_t length)
+static int collect(void *context, const hone_token *token)
 {
     char *all = context;
-    strncat(all, text, length);
+    strncat(all, token->text, token->length);
     return 0;
 }
 

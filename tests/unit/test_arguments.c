@@ -128,6 +128,8 @@ static void arguments_of_models_are_checked(void **state)
     BAD("ids is NULL", hone_sample_tokens(model, NULL, 4, &good, NULL, NULL, &generated));
     BAD("no tokens", hone_sample_tokens(model, ids, 0, &good, NULL, NULL, &generated));
     BAD("count of -1", hone_sample_tokens(model, ids, -1, &good, NULL, NULL, &generated));
+    BAD("sampling is NULL", hone_model_sampling(model, NULL));
+    BAD("size of sampling", hone_model_sampling(model, &unset));
     BAD("sampling is NULL", hone_sample_tokens(model, ids, 4, NULL, NULL, NULL, &generated));
     BAD("size of sampling", hone_sample_tokens(model, ids, 4, &unset, NULL, NULL, &generated));
     BAD("result is NULL", hone_sample_tokens(model, ids, 4, &good, NULL, NULL, NULL));
@@ -152,6 +154,21 @@ static const struct {
     {{.max_new_tokens = 1, .top_p = 1.5}, "top_p"},
     {{.max_new_tokens = 1, .top_p = NAN}, "top_p"},
     {{.max_new_tokens = 1, .seed = -1}, "seed"},
+    {{.max_new_tokens = 1, .top_k = -1}, "top_k is -1"},
+    {{.max_new_tokens = 1, .min_p = 1.01}, "min_p"},
+    {{.max_new_tokens = 1, .repetition_penalty = -1}, "repetition_penalty is -1"},
+    {{.max_new_tokens = 1, .repetition_penalty = INFINITY}, "repetition_penalty"},
+    {{.max_new_tokens = 1, .presence_penalty = 2.5}, "presence_penalty"},
+    {{.max_new_tokens = 1, .frequency_penalty = NAN}, "frequency_penalty"},
+    {{.max_new_tokens = 1, .logprobs = 1025}, "at most 1024"},
+    {{.max_new_tokens = 1, .prompt_logprobs = -1}, "prompt_logprobs"},
+    {{.max_new_tokens = 1, .bias_count = 1}, "bias_tokens is NULL"},
+    {{.max_new_tokens = 1, .bias_tokens = ids, .bias_count = 1}, "biases is NULL"},
+    {{.max_new_tokens = 1, .bias_tokens = ids, .biases = (const float[]){NAN}, .bias_count = 1}, "a bias is"},
+    {{.max_new_tokens = 1, .bias_tokens = (const int32_t[]){259}, .biases = weights, .bias_count = 1}, "logit bias of token 259"},
+    {{.max_new_tokens = 1, .stop_text_count = 1}, "stop_texts is NULL"},
+    {{.max_new_tokens = 1, .stop_texts = (const char *const[]){""}, .stop_text_count = 1}, "a stop text is empty"},
+    {{.max_new_tokens = 1, .stop_texts = (const char *const[]){"a", NULL}, .stop_text_count = 2}, "a stop text is NULL"},
     {{.max_new_tokens = 1, .stop_count = -1}, "stop_tokens"},
     {{.max_new_tokens = 1, .stop_count = 3}, "stop_tokens is NULL"},
     {{.max_new_tokens = 1, .stop_tokens = (const int32_t[]){5, -1}, .stop_count = 2}, "stop token -1"},
@@ -454,7 +471,8 @@ static void sizes_end_where_members_do(void **state)
     WHOLE(hone_eval_result, shared_bytes);
     WHOLE(hone_generate_result, reused_tokens);
     WHOLE(hone_datum, advantages);
-    WHOLE(hone_sampling, stop_count);
+    WHOLE(hone_sampling, prompt_logprobs);
+    WHOLE(hone_token, top_count);
     WHOLE(hone_trainer_uses, loss_count);
     WHOLE(hone_trainer_info, shared_bytes);
     WHOLE(hone_loss, count);

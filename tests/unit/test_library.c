@@ -181,14 +181,14 @@ struct said {
     char text[4 * MAX_TOKENS];
 };
 
-static int take(void *context, int32_t token, double logprob, const char *text, size_t length)
+static int take(void *context, const hone_token *token)
 {
     struct said *s = context;
-    strncat(s->text, text, length);
-    if (token < 0)
+    strncat(s->text, token->text, token->length);
+    if (token->id < 0 || token->of_prompt)
         return 0;
-    s->ids[s->count] = token;
-    s->logprobs[s->count++] = logprob;
+    s->ids[s->count] = token->id;
+    s->logprobs[s->count++] = token->logprob;
     return s->count == s->stop_after;
 }
 
@@ -245,6 +245,165 @@ static void the_sink_gets_the_log_probabilities(void **state)
     check(score_model(m, &(hone_sequence){ids, NULL, LONG + said.count}, 1, logprobs));
     for (int64_t i = 0; i < said.count; i++)
         assert_true(fabs(said.logprobs[i] - (double)logprobs[LONG + i]) < 1e-3);
+    hone_model_close(m);
+}
+
+static int64_t next_character(const char *text, int64_t at)
+{
+    while ((text[++at] & 0xc0) == 0x80)
+        ;
+    return at;
+}
+
+/* Each piece of an answer, long or short, ends another answer where it first begins; what only begins like a stop text is passed
+ * on. Seen to fail: with a search in each token's own text, with a stop text found in the first place of the list instead of the
+ * text, with the beginning of a stop text held for good. */
+static void an_answer_ends_where_a_stop_text_begins(void **state)
+{
+    (void)state;
+    hone_model *m = open_model();
+    struct said whole, cut;
+    hone_sampling sampling = {.max_new_tokens = 40, .temperature = 1.5, .seed = 1};
+    hone_generate_result full = sample(m, long_ids, LONG, sampling, &whole), r;
+    int64_t ends = 0, size = (int64_t)strlen(whole.text);
+    assert_true(size > 20);
+    for (int64_t at = 0; at < size; at = next_character(whole.text, at))
+        for (int64_t end = at, letters = 0; letters++ < 5 && end < size;) {
+            char stop[64] = "", longer[128];
+            const char *const texts[] = {longer, stop};
+            end = next_character(whole.text, end);
+            memcpy(stop, whole.text + at, (size_t)(end - at));
+            snprintf(longer, sizeof longer, "%s and what is not said", stop);
+            sampling.stop_texts = texts;
+            sampling.stop_text_count = 1;
+            r = sample(m, long_ids, LONG, sampling, &cut);
+            same(&whole, &cut);
+            assert_int_equal(r.ended, full.ended);
+            sampling.stop_text_count = 2;
+            r = sample(m, long_ids, LONG, sampling, &cut);
+            int64_t first = strstr(whole.text, stop) - whole.text;
+            assert_int_equal(strlen(cut.text), first);
+            assert_memory_equal(cut.text, whole.text, (size_t)first);
+            assert_memory_equal(cut.ids, whole.ids, (size_t)cut.count * sizeof *cut.ids);
+            assert_true(r.ended);
+            ends += cut.count < whole.count;
+        }
+    assert_true(ends > 20);
+    hone_model_close(m);
+}
+
+/* --- log-probabilities of the most likely tokens, and of the prompt --- */
+
+struct top {
+    int64_t prompt, count;
+    float prompt_logprobs[LONG];
+    struct said said;
+};
+
+static int take_top(void *context, const hone_token *token)
+{
+    struct top *t = context;
+    double before = 0;
+    bool found = false;
+    if (token->id >= 0)
+        assert_int_equal(token->top_count, !token->of_prompt ? 5 : t->prompt ? 3 : 0);
+    for (int64_t i = 0; i < token->top_count; i++) {
+        assert_true(token->top_logprobs[i] <= before);
+        before = token->top_logprobs[i];
+        found |= token->top_ids[i] == token->id && token->top_logprobs[i] == token->logprob;
+    }
+    assert_true(found || token->top_count == 0 || token->logprob <= before);
+    if (token->of_prompt) {
+        assert_int_equal(token->id, long_ids[t->prompt]);
+        assert_true(token->length == 0 && t->said.count == 0);
+        t->prompt_logprobs[t->prompt++] = (float)token->logprob;
+        return 0;
+    }
+    t->count += token->id >= 0;
+    return take(&t->said, token);
+}
+
+/* Seen to fail: with the alternatives of the token before, with log-probabilities of the biased logits, with the prompt's tokens
+ * one place too late. */
+static void the_sink_gets_the_most_likely_tokens_and_those_of_the_prompt(void **state)
+{
+    (void)state;
+    hone_model *m = open_model();
+    hone_generate_result r = {.size = sizeof r};
+    float logprobs[LONG];
+    const int32_t biased[] = {7};
+    const float biases[] = {100};
+    struct said plain;
+    struct top top = {0};
+    hone_sampling sampling = {.size = sizeof sampling, .max_new_tokens = 12, .temperature = 1.5, .seed = 2};
+    sample(m, long_ids, LONG, sampling, &plain);
+    sampling.logprobs = 5;
+    sampling.prompt_logprobs = 3;
+    check(hone_sample_tokens(m, long_ids, LONG, &sampling, take_top, &top, &r));
+    assert_true(top.prompt == LONG && r.reused_tokens == 0 && top.count == plain.count);
+    same(&plain, &top.said);
+    check(score_model(m, &(hone_sequence){long_ids, NULL, LONG}, 1, logprobs));
+    for (int i = 0; i < LONG; i++)
+        assert_true(fabsf(top.prompt_logprobs[i] - logprobs[i]) < 1e-3f);
+
+    sampling = (hone_sampling){.size = sizeof sampling, .max_new_tokens = 3, .logprobs = 5};
+    sampling.bias_tokens = biased;
+    sampling.biases = biases;
+    sampling.bias_count = 1;
+    top = (struct top){0};
+    check(hone_sample_tokens(m, long_ids, LONG, &sampling, take_top, &top, &r));
+    assert_true(top.said.ids[0] == 7 && top.said.ids[1] == 7 && top.said.logprobs[0] < -0.1);
+    hone_model_close(m);
+}
+
+/* Breaks if an option is left out, or a list dies before its model. */
+static void options_say_how_tokens_are_chosen(void **state)
+{
+    (void)state;
+    static const char *const values[][2] = {{"max_new_tokens", "9"},
+                                            {"temperature", "0.5"},
+                                            {"top_k", "3"},
+                                            {"top_p", "0.25"},
+                                            {"min_p", "0.125"},
+                                            {"repetition_penalty", "1.5"},
+                                            {"presence_penalty", "-1.5"},
+                                            {"seed", "11"},
+                                            {"logit_bias", "{\"5\": -2.5}"},
+                                            {"frequency_penalty", "2"},
+                                            {"logprobs", "4"},
+                                            {"stop", "[\"a\", \"\\n\\n\"]"},
+                                            {"prompt_logprobs", "6"}};
+    static const char *const wrong[][3] = {{"stop", "[\"\"]", "not empty"},
+                                           {"stop", "[1]", "JSON list of texts"},
+                                           {"logit_bias", "5", "JSON object"},
+                                           {"logit_bias", "{\"x\": 1}", "JSON object"},
+                                           {"logit_bias", "{\"5\": 101}", "from -100 to 100"}};
+    hone_options *o = make_options("generate");
+    hone_model *m = NULL;
+    hone_sampling s = {.size = sizeof s};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        check(hone_options_set(o, wrong[i][0], wrong[i][1]));
+        assert_int_equal(hone_model_open(&m, o), HONE_ERR_ARGUMENT);
+        assert_non_null(strstr(hone_error(), wrong[i][2]));
+        check(hone_options_set(o, wrong[i][0], NULL));
+    }
+    for (size_t i = 0; i < sizeof values / sizeof *values; i++)
+        check(hone_options_set(o, values[i][0], values[i][1]));
+    check(hone_model_open(&m, o));
+    hone_options_destroy(o);
+    check(hone_model_sampling(m, &s));
+    assert_true(s.max_new_tokens == 9 && s.temperature == 0.5 && s.top_k == 3 && s.top_p == 0.25 && s.min_p == 0.125);
+    assert_true(s.repetition_penalty == 1.5 && s.presence_penalty == -1.5 && s.frequency_penalty == 2 && s.seed == 11);
+    assert_true(s.bias_count == 1 && s.bias_tokens[0] == 5 && s.biases[0] == -2.5f && s.logprobs == 4 && s.prompt_logprobs == 6);
+    assert_true(s.stop_text_count == 2 && !strcmp(s.stop_texts[0], "a") && !strcmp(s.stop_texts[1], "\n\n"));
+    hone_model_close(m);
+
+    o = make_options("generate"); /* what begins like a list may be a text */
+    check(hone_options_set(o, "stop", "[/INST]"));
+    check(hone_model_open(&m, o));
+    hone_options_destroy(o);
+    check(hone_model_sampling(m, &s));
+    assert_true(s.stop_text_count == 1 && !strcmp(s.stop_texts[0], "[/INST]") && s.top_p == 1 && s.bias_count == 0);
     hone_model_close(m);
 }
 
@@ -389,6 +548,9 @@ int main(void)
         cmocka_unit_test(log_probabilities_are_the_losses_of_training),
         cmocka_unit_test(sampling_follows_its_settings),
         cmocka_unit_test(the_sink_gets_the_log_probabilities),
+        cmocka_unit_test(an_answer_ends_where_a_stop_text_begins),
+        cmocka_unit_test(the_sink_gets_the_most_likely_tokens_and_those_of_the_prompt),
+        cmocka_unit_test(options_say_how_tokens_are_chosen),
         cmocka_unit_test(what_the_model_still_knows_changes_nothing),
         cmocka_unit_test(an_answer_ends_with_the_window_and_when_it_is_stopped),
         cmocka_unit_test(a_trainer_samples_the_model_as_it_is_now),

@@ -84,17 +84,17 @@ static void releasing_what_is_no_handle_does_nothing(void **state)
 
 static int inside; /* callbacks that were called */
 
-static int misuse_model(void *context, int32_t token, double logprob, const char *text, size_t length)
+static int misuse_model(void *context, const hone_token *token)
 {
-    (void)context, (void)token, (void)logprob, (void)text, (void)length;
+    (void)context, (void)token;
     if (!inside++)
         call_all(of_model, COUNT(of_model), model, "from inside a callback of hone_sample_tokens");
     return 0;
 }
 
-static int misuse_model_text(void *context, const char *text, size_t length)
+static int misuse_model_text(void *context, const hone_token *token)
 {
-    (void)context, (void)text, (void)length;
+    (void)context, (void)token;
     if (!inside++)
         call_all(of_model, COUNT(of_model), model, "from inside a callback of hone_generate");
     return 0;
@@ -108,9 +108,9 @@ static int misuse_model_progress(void *context, int64_t done, int64_t batches, i
     return 0;
 }
 
-static int misuse_trainer(void *context, int32_t token, double logprob, const char *text, size_t length)
+static int misuse_trainer(void *context, const hone_token *token)
 {
-    (void)context, (void)token, (void)logprob, (void)text, (void)length;
+    (void)context, (void)token;
     if (!inside++)
         call_all(of_trainer, COUNT(of_trainer), trainer, "from inside a callback of hone_trainer_sample_tokens");
     return 0;
@@ -178,9 +178,9 @@ static void calls_from_inside_callbacks_are_refused(void **state)
     assert_true(inside > 2);
 }
 
-static int close_model(void *context, int32_t token, double logprob, const char *text, size_t length)
+static int close_model(void *context, const hone_token *token)
 {
-    (void)token, (void)logprob, (void)text, (void)length;
+    (void)token;
     hone_model_close(context);
     hone_model_close(context);
     BAD("released", hone_encode_chat(context, chat, 0, &(hone_sequence *){0}));
@@ -206,10 +206,10 @@ static void *use_from_another_thread(void *unused)
     return unused;
 }
 
-static int let_another_thread(void *context, int32_t token, double logprob, const char *text, size_t length)
+static int let_another_thread(void *context, const hone_token *token)
 {
     pthread_t thread;
-    (void)token, (void)logprob, (void)text, (void)length;
+    (void)token;
     if ((*(int *)context)++)
         return 0;
     assert_int_equal(pthread_create(&thread, NULL, use_from_another_thread, NULL), 0);

@@ -156,10 +156,10 @@ static double logprob(hone_trainer *t)
 
 static int32_t sampled;
 
-static int keep_token(void *context, int32_t token, double logprob_of, const char *text, size_t length)
+static int keep_token(void *context, const hone_token *token)
 {
-    (void)context, (void)logprob_of, (void)text, (void)length;
-    sampled = token >= 0 ? token : sampled;
+    (void)context;
+    sampled = token->id >= 0 ? token->id : sampled;
     return 0;
 }
 

@@ -213,9 +213,9 @@ static void weights_count_by_token(void **state)
 
 /* --- sampling and validation ------------------------------------------------------------------------------------------------ */
 
-static int collect(void *context, const char *text, size_t length)
+static int collect(void *context, const hone_token *token)
 {
-    strncat(context, text, length);
+    strncat(context, token->text, token->length);
     return 0;
 }
 

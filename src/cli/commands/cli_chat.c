@@ -54,25 +54,6 @@ static char *chat_copy_text(const char *text)
 
 /* --- the model ------------------------------------------------------------------------------------------------------------ */
 
-static hone_status read_sampling(struct chat *c)
-{
-    const char *tokens, *temperature, *top_p, *seed;
-    hone_status status = hone_options_get(c->options, "max_new_tokens", &tokens);
-    if (status == HONE_OK)
-        status = hone_options_get(c->options, "temperature", &temperature);
-    if (status == HONE_OK)
-        status = hone_options_get(c->options, "top_p", &top_p);
-    if (status == HONE_OK)
-        status = hone_options_get(c->options, "seed", &seed);
-    if (status == HONE_OK)
-        c->sampling = (hone_sampling){.size = sizeof c->sampling,
-                                      .max_new_tokens = strtoll(tokens, NULL, 10),
-                                      .temperature = strtod(temperature, NULL),
-                                      .top_p = strtod(top_p, NULL),
-                                      .seed = strtoll(seed, NULL, 10)};
-    return status;
-}
-
 /* A token is asked for, so that what is wrong with the model or the adapter is said now, and the first answer begins at once. */
 static hone_status chat_open_model(struct chat *c)
 {
@@ -81,6 +62,9 @@ static hone_status chat_open_model(struct chat *c)
     hone_sampling one = {.size = sizeof one, .max_new_tokens = 1};
     hone_generate_result r = {.size = sizeof r};
     hone_status status = hone_model_open(&c->model, c->options);
+    c->sampling = (hone_sampling){.size = sizeof c->sampling};
+    if (status == HONE_OK)
+        status = hone_model_sampling(c->model, &c->sampling);
     if (status == HONE_OK)
         status = hone_encode_chat(c->model, greeting, HONE_CHAT_PROMPT, &prompt);
     if (status == HONE_OK)
@@ -129,15 +113,14 @@ struct answer {
     struct buffer text;
 };
 
-static int chat_print(void *context, int32_t token, double logprob, const char *text, size_t length)
+static int chat_print(void *context, const hone_token *token)
 {
     struct answer *a = context;
-    (void)token, (void)logprob;
     if (!a->chat->json) {
-        out_answer(stdout, text, length);
+        out_answer(stdout, token->text, token->length);
         fflush(stdout);
     }
-    bool kept = buffer_append(&a->text, text, (int64_t)length) == OK;
+    bool kept = buffer_append(&a->text, token->text, (int64_t)token->length) == OK;
     return !kept || (a->chat->typed ? signals_interrupted() : signals_stopped());
 }
 
@@ -486,8 +469,6 @@ hone_status cli_chat(hone_options *options)
         status = hone_options_get(options, "system", &system);
     if (status == HONE_OK && *system && !(c.system = chat_copy_text(system)))
         status = no_memory();
-    if (status == HONE_OK)
-        status = read_sampling(&c);
     if (status == HONE_OK)
         status = chat_open_model(&c);
     cli_only_warnings(); /* opening the model again, for another adapter or a longer conversation, is no news */
