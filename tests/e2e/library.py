@@ -146,6 +146,44 @@ class Library(Case):
         for name in ("c", "python"):
             self.shell("hone", "generate", "--model", TINY, "--adapter", name, "--prompt", "Hi", "--max-new-tokens", "2")
 
+    def test_python_chooses_tokens_as_it_is_told(self):
+        """Breaks with a setting that sample does not hand over, a stop text in the answer, and the prompt's log-probabilities one
+        token too late."""
+        (self.dir / "settings.py").write_text(f"""
+import hone
+
+model = hone.Model({str(TINY)!r}, dtype="float32")
+ids = model.chat_template([{{"role": "user", "content": "Hi"}}], prompt=True).ids
+settings = dict(max_new_tokens=40, temperature=2.0, seed=1)
+greedy, plain = model.sample(ids, max_new_tokens=40), model.sample(ids, **settings)
+assert greedy.ids != plain.ids and plain.top_logprobs is plain.prompt_logprobs is None
+assert model.sample(ids, top_k=1, **settings).ids == model.sample(ids, min_p=1, **settings).ids == greedy.ids
+for name, value in (("repetition_penalty", 3.0), ("presence_penalty", 2), ("frequency_penalty", 2)):
+    assert model.sample(ids, max_new_tokens=40, **{{name: value}}).ids != greedy.ids, name
+assert plain.ids[0] not in model.sample(ids, logit_bias={{plain.ids[0]: -100}}, **settings).ids
+pieces = []
+for at in range(0, len(plain.text) - 6, 3):
+    stop = plain.text[at:at + 4]
+    cut = model.sample(ids, stop=[stop, "never said", 10], stream=pieces.append, **settings)
+    assert plain.text.startswith(cut.text) and cut.ended and (10 in cut.ids or cut.text == plain.text[:plain.text.index(stop)]), (stop, cut)
+    assert "".join(pieces) == cut.text
+    pieces.clear()
+told = model.sample(ids, logprobs=2, prompt_logprobs=3, **settings)
+assert told.ids == plain.ids and all(abs(a - b) < 1e-3 for a, b in zip(told.logprobs, plain.logprobs))
+assert [len(top) for top in told.top_logprobs] == [2] * len(told.ids)
+assert all(max(top.values()) >= score for top, score in zip(told.top_logprobs, told.logprobs))
+assert told.prompt_logprobs[0] is None and told.prompt_top_logprobs[0] == {{}} and len(told.prompt_logprobs) == len(ids)
+want = model.logprobs([ids])[0]
+assert all(abs(a - b) < 1e-3 for a, b in zip(told.prompt_logprobs[1:], want[1:])), (told.prompt_logprobs, want)
+assert all(len(top) == 3 and (max(top, key=top.get) == id) == (max(top.values()) == score)
+           for top, score, id in zip(told.prompt_top_logprobs[1:], told.prompt_logprobs[1:], ids[1:]))
+with hone.Trainer({str(TINY)!r}, dtype="float32") as trainer:
+    same = trainer.sample(ids, logprobs=2, prompt_logprobs=3, stop="never said", **settings)
+    assert same.ids == told.ids and len(same.prompt_top_logprobs) == len(ids)
+print("good")
+""")
+        self.assertIn("good", self.shell(sys.executable, "settings.py"))
+
     def test_turns_are_those_of_a_fresh_model_in_every_family(self):
         """Also where layers have no cache of which a part could be kept (linear attention), or a local one."""
         models = sorted(str(path) for path in (ASSETS / "models").glob("tiny-*"))
@@ -264,7 +302,9 @@ assert model.sample("Hi", max_new_tokens=9, stream=lambda text: True).ids
 assert model.logprobs([]) == []
 chat = model.chat_template([{{"role": "user", "content": "Hi"}}, {{"role": "assistant", "content": "Hello."}}])
 assert model.logprobs(chat) == model.logprobs([chat])
-fails(lambda: model.sample("Hi", stop="never one token of a tiny model"), "tokens to this model", error=ValueError)
+fails(lambda: model.sample("Hi", top_k=-1), "top_k")
+fails(lambda: model.sample("Hi", logit_bias={{10 ** 6: 1}}), "vocabulary")
+fails(lambda: model.sample("Hi", stop=""), "empty")
 first = model.sample("Hi", max_new_tokens=3).ids[0]
 assert len(model.sample("Hi", max_new_tokens=3, stop=first).ids) == 1
 assert len(model.sample("Hi", max_new_tokens=3, stop=model.detokenize([first], special=True)).ids) == 1

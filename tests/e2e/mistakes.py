@@ -446,7 +446,12 @@ TABLE = [
     (2, "generate --model {tiny} --prompt -", "standard input is empty", "--prompt TEXT"),
     (2, "generate --model {tiny} --prompt Hi --max-new-tokens 100000", "window", "--max-new-tokens"),
     (2, "generate --model {tiny} --prompt Hi --top-p 2", "up to 1"),
-    (2, "generate --model {tiny} --prompt Hi --top-k 40", "--top-p"),
+    (2, "generate --model {tiny} --prompt Hi --top-k -1", "at least 0"),
+    (2, "generate --model {tiny} --prompt Hi --presence-penalty 3", "from -2 to 2"),
+    (2, "generate --model {tiny} --prompt Hi --repetition-penalty 0", "above 0"),
+    (2, "generate --model {tiny} --prompt Hi --logit-bias 5", "as a JSON object"),
+    (2, "generate --model {tiny} --prompt Hi --stop ''", "not empty"),
+    (2, "generate --model {tiny} --prompt Hi --logprobs 3", "add --json"),
     (2, "generate --model {tiny} --prompt Hi -ngl 99", "--device"),
     (2, "generate --model {tiny} --prompt Hi -n 0", "from 1"),
     # Export
