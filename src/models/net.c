@@ -174,7 +174,8 @@ struct value *net_attend(struct net *n, struct value *q, struct value *k, struct
     const struct model_config *c = n->config;
     double scale = c->attention_scale > 0 ? c->attention_scale : 1 / sqrt((double)q->shape[2]);
     struct value *first = local ? n->local_first : n->first, *until = local ? n->local_until : n->until;
-    struct value *y = attention_sinks(&n->program, q, k, v, first, n->last, until, sinks, scale, c->attention_cap);
+    struct value *begin = local ? n->first : NULL;
+    struct value *y = attention_sinks(&n->program, q, k, v, first, n->last, until, begin, sinks, scale, c->attention_cap);
     return program_view(&n->program, y, 2, n->T, q->shape[1] * q->shape[2]);
 }
 

@@ -16,15 +16,65 @@ enum { AT_SCALE, AT_CAP };             /* number[]; a cap of 0: none */
 enum { BWD_DQ, BWD_DK, BWD_DV };       /* outputs of attention_bwd */
 
 /* The operands of the kernels. */
-enum { FWD_Q, FWD_K, FWD_V, FWD_FIRST, FWD_LAST, FWD_Y, FWD_LSE, FWD_SINKS, FWD_OPERANDS };
-enum { DQ_Q, DQ_K, DQ_V, DQ_FIRST, DQ_LAST, DQ_LSE, DQ_DY, DQ_DELTA, DQ_DQ, DQ_OPERANDS };
-enum { KV_Q, KV_K, KV_V, KV_FIRST, KV_LAST, KV_UNTIL, KV_LSE, KV_DY, KV_DELTA, KV_DK, KV_DV, KV_OPERANDS };
+enum { FWD_Q, FWD_K, FWD_V, FWD_FIRST, FWD_LAST, FWD_Y, FWD_LSE, FWD_SINKS, FWD_BEGIN, FWD_OPERANDS };
+enum { DQ_Q, DQ_K, DQ_V, DQ_FIRST, DQ_LAST, DQ_LSE, DQ_DY, DQ_DELTA, DQ_DQ, DQ_BEGIN, DQ_OPERANDS };
+enum { KV_Q, KV_K, KV_V, KV_FIRST, KV_LAST, KV_UNTIL, KV_LSE, KV_DY, KV_DELTA, KV_DK, KV_DV, KV_BEGIN, KV_OPERANDS };
 
 #define CAPPED 1 /* of kernels that cap scores: those that do not have no trace of it */
 
 static inline int64_t pad_lanes(int64_t n)
 {
     return round_up(n, LANES);
+}
+
+/* Tiles of queries and of keys start with a sequence, and after every so many tokens of it; tiles of keys that a query reads are
+ * counted from its sequence's first key too, which is `begin`. So sums have one order wherever a sequence lies in a batch, and
+ * whatever lies next to it. A row of a grid has the tiles that start in its block of tokens.
+ *
+ * Sequences of one token, as empty slots are, share tiles: one weight of 1, or one product, has no order. */
+struct sequences {
+    const int32_t *begin, *first, *last; /* of each token */
+    int64_t count;
+};
+
+/* begin: NULL: each token sees its sequence's first key. */
+static inline struct sequences sequences_of(const void *begin, const void *first, const void *last, int64_t count)
+{
+    return (struct sequences){begin ? begin : first, first, last, count};
+}
+
+static inline bool sequences_one_key(const struct sequences *s, int64_t t)
+{
+    return s->first[t] == s->last[t];
+}
+
+static inline bool sequences_single(const struct sequences *s, int64_t t)
+{
+    bool ends = t + 1 == s->count || s->begin[t + 1] != s->begin[t] || sequences_one_key(s, t + 1);
+    return ends && sequences_one_key(s, t);
+}
+
+static inline bool sequences_tile_starts(const struct sequences *s, int64_t t, int64_t tile)
+{
+    if (t == 0 || sequences_single(s, t) != sequences_single(s, t - 1))
+        return true;
+    return sequences_single(s, t) ? t % tile == 0 : s->begin[t] != s->begin[t - 1] || (t - s->begin[t]) % tile == 0;
+}
+
+/* Tokens of the tile that starts at t; 0: none does. */
+static inline int64_t sequences_tile(const struct sequences *s, int64_t t, int64_t tile)
+{
+    int64_t end = t;
+    if (sequences_tile_starts(s, t, tile))
+        for (end = t + 1; end < s->count && !sequences_tile_starts(s, end, tile);)
+            end++;
+    return end - t;
+}
+
+/* Where the tile of keys begins that `key` is in, for the queries of token t's sequence. */
+static inline int64_t sequences_key_tile(const struct sequences *s, int64_t t, int64_t key)
+{
+    return key - (key - s->begin[t]) % TILE_K;
 }
 
 /* tile[i][0..D) = x[begin + i][head], zeros beyond D and beyond `count` rows up to `max_rows`. */

@@ -152,19 +152,21 @@ static inline struct value *rope_split(struct program *p, struct value *y, struc
 
 /* Causal attention of q (T, H, D) over the keys first[t] … last[t] of k, v (S, K, D). `until` (S, may be NULL without
  * gradients): the last query that sees a key. sinks (H, NULL: none), which get no gradient: one more score of each head, whose
- * value is 0. Scores are capped to ±cap (softcap); 0: they are not. */
+ * value is 0. Scores are capped to ±cap (softcap); 0: they are not. begin (T, NULL: first): the first key of each one's sequence,
+ * from which tiles of keys are counted. */
 static inline struct value *attention_sinks(struct program *p, struct value *q, struct value *k, struct value *v,
-                                            struct value *first, struct value *last, struct value *until, struct value *sinks,
-                                            double scale, double cap)
+                                            struct value *first, struct value *last, struct value *until, struct value *begin,
+                                            struct value *sinks, double scale, double cap)
 {
-    return program_node(p, OP_attention, 7, (struct value *[]){q, k, v, first, last, until, sinks}, 2, (double[]){scale, cap});
+    return program_node(p, OP_attention, 8, (struct value *[]){q, k, v, first, last, until, sinks, begin}, 2,
+                        (double[]){scale, cap});
 }
 
 static inline struct value *attention_capped(struct program *p, struct value *q, struct value *k, struct value *v,
                                              struct value *first, struct value *last, struct value *until, double scale,
                                              double cap)
 {
-    return attention_sinks(p, q, k, v, first, last, until, NULL, scale, cap);
+    return attention_sinks(p, q, k, v, first, last, until, NULL, NULL, scale, cap);
 }
 
 static inline struct value *attention(struct program *p, struct value *q, struct value *k, struct value *v, struct value *first,

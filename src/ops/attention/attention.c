@@ -11,7 +11,7 @@
 #include "ops/attention/attention_mma.h"
 #include "ops/attention/attention_split.h"
 
-enum { Q, K, V, FIRST, LAST, UNTIL, SINKS };
+enum { Q, K, V, FIRST, LAST, UNTIL, SINKS, BEGIN };
 enum { Y, LSE };
 
 struct rows { /* the tile of queries that is being computed */
@@ -52,13 +52,14 @@ static ALWAYS_INLINE void attention_soften(struct rows *rows, int64_t key, int64
             rows->y[i * rows->width + d] *= shrink[i];
 }
 
-static ALWAYS_INLINE void tile(const struct call *c, int64_t first_row, int64_t head, enum dtype dt)
+static ALWAYS_INLINE void tile(const struct call *c, const struct sequences *s, int64_t first_row, int64_t count, int64_t head,
+                               enum dtype dt)
 {
     int64_t D = c->dim[AT_D], heads = c->dim[AT_H], kv_heads = c->dim[AT_K], kv = head / (heads / kv_heads);
     const void *sinks = c->data[FWD_SINKS];
     real cap = (real)c->number[AT_CAP];
     struct rows rows;
-    rows.count = min(c->dim[AT_T] - first_row, TILE_Q);
+    rows.count = count;
     rows.width = pad_lanes(D);
     tile_load_transposed(rows.q, TILE_Q, c->data[FWD_Q], first_row, rows.count, heads, head, D, (real)c->number[AT_SCALE], dt);
     tile_look(&rows.sight, (int32_t *)c->data[FWD_FIRST] + first_row, (int32_t *)c->data[FWD_LAST] + first_row, rows.count);
@@ -68,15 +69,15 @@ static ALWAYS_INLINE void tile(const struct call *c, int64_t first_row, int64_t 
         rows.sum[i] = sinks ? 1 : 0;
     }
     real keys[TILE_K * HEAD_MAX], values[TILE_K * HEAD_MAX];
-    for (int64_t s = rows.sight.low; s <= rows.sight.high; s += TILE_K) {
-        int64_t count = min(rows.sight.high + 1 - s, TILE_K), padded = round_up(count, 4);
-        tile_load(keys, rows.width, c->data[FWD_K], s, count, padded, kv_heads, kv, D, dt);
+    for (int64_t key = sequences_key_tile(s, first_row, rows.sight.low); key <= rows.sight.high; key += TILE_K) {
+        int64_t some = min(rows.sight.high + 1 - key, TILE_K), padded = round_up(some, 4);
+        tile_load(keys, rows.width, c->data[FWD_K], key, some, padded, kv_heads, kv, D, dt);
         tile_multiply(rows.score, TILE_Q, keys, rows.width, rows.q, TILE_Q, padded, TILE_Q, D, false);
         if (cap > 0)
-            cap_scores(rows.score, count * TILE_Q, cap);
-        attention_soften(&rows, s, count);
-        tile_load(values, rows.width, c->data[FWD_V], s, count, count, kv_heads, kv, D, dt);
-        tile_add_transposed(rows.y, rows.width, rows.score, TILE_Q, values, rows.width, TILE_Q, rows.width, count);
+            cap_scores(rows.score, some * TILE_Q, cap);
+        attention_soften(&rows, key, some);
+        tile_load(values, rows.width, c->data[FWD_V], key, some, some, kv_heads, kv, D, dt);
+        tile_add_transposed(rows.y, rows.width, rows.score, TILE_Q, values, rows.width, TILE_Q, rows.width, some);
     }
     for (int64_t i = 0; i < rows.count; i++) {
         real inverse = 1 / rows.sum[i];
@@ -86,11 +87,18 @@ static ALWAYS_INLINE void tile(const struct call *c, int64_t first_row, int64_t 
     }
 }
 
-/* A row of the grid is one head of one tile of queries. */
+/* A row of the grid is one head of the tiles of queries that start in a block of tokens. */
 KERNEL_BODY(attention_forward_tiles)
 {
-    for (int64_t g = begin; g < end; g++)
-        SPECIALISE(c->dtype[FWD_Q], tile, c, g / c->dim[AT_H] * TILE_Q, g % c->dim[AT_H]);
+    const struct sequences s = sequences_of(c->data[FWD_BEGIN], c->data[FWD_FIRST], c->data[FWD_LAST], c->dim[AT_T]);
+    for (int64_t g = begin; g < end; g++) {
+        int64_t block = g / c->dim[AT_H] * TILE_Q, stop = min(block + TILE_Q, s.count);
+        for (int64_t row = block; row < stop; row++) {
+            int64_t count = sequences_tile(&s, row, TILE_Q);
+            if (count)
+                SPECIALISE(c->dtype[FWD_Q], tile, c, &s, row, count, g % c->dim[AT_H]);
+        }
+    }
 }
 
 static void forward(const struct call *c, int64_t begin, int64_t end)
@@ -111,6 +119,8 @@ static enum status shape(struct program *p, struct node *n)
         TRY(node_expect(n, UNTIL, 1, SHAPE(k[0])));
     if (n->in[SINKS])
         TRY(node_expect(n, SINKS, 1, SHAPE(q[1])));
+    if (n->in[BEGIN])
+        TRY(node_expect(n, BEGIN, 1, SHAPE(q[0])));
     if (q[2] > HEAD_MAX || q[1] % k[1])
         return fail(ERR_UNSUPPORTED, "attention: head size %lld (at most %d) with %lld heads over %lld", (long long)q[2],
                     HEAD_MAX, (long long)q[1], (long long)k[1]);
@@ -129,9 +139,9 @@ static enum status gradient(struct program *p, const struct node *n)
 {
     if (!n->in[UNTIL])
         return fail(ERR_INTERNAL, "attention: its gradient needs the last query of each key");
-    struct value *in[] = {n->in[Q],     n->in[K],  n->in[V],    n->in[FIRST],        n->in[LAST],
-                          n->in[UNTIL], n->out[Y], n->out[LSE], gradient_of(p, n, Y)};
-    struct value *dq = program_node(p, OP_attention_bwd, 9, in, 2, n->number);
+    struct value *in[] = {n->in[Q],     n->in[K],  n->in[V],    n->in[FIRST],         n->in[LAST],
+                          n->in[UNTIL], n->out[Y], n->out[LSE], gradient_of(p, n, Y), n->in[BEGIN]};
+    struct value *dq = program_node(p, OP_attention_bwd, 10, in, 2, n->number);
     TRY(gradient_add(p, n, Q, dq));
     TRY(gradient_add(p, n, K, dq ? dq->producer->out[BWD_DK] : NULL));
     return gradient_add(p, n, V, dq ? dq->producer->out[BWD_DV] : NULL);
@@ -158,8 +168,9 @@ static enum status lower(struct lowering *l, const struct node *n)
             (struct value *[SPLIT_OPERANDS]){
                 [SPLIT_Q] = in[Q], [SPLIT_K] = in[K], [SPLIT_V] = in[V], [SPLIT_FIRST] = in[FIRST], [SPLIT_LAST] = in[LAST]},
             (struct value *[JOIN_OPERANDS]){[JOIN_Y] = out[Y], [JOIN_LSE] = out[LSE], [JOIN_SINKS] = in[SINKS]});
-    struct value *values[] = {[FWD_Q] = in[Q],       [FWD_K] = in[K],  [FWD_V] = in[V],      [FWD_FIRST] = in[FIRST],
-                              [FWD_LAST] = in[LAST], [FWD_Y] = out[Y], [FWD_LSE] = out[LSE], [FWD_SINKS] = in[SINKS]};
+    struct value *values[] = {
+        [FWD_Q] = in[Q],  [FWD_K] = in[K],      [FWD_V] = in[V],         [FWD_FIRST] = in[FIRST], [FWD_LAST] = in[LAST],
+        [FWD_Y] = out[Y], [FWD_LSE] = out[LSE], [FWD_SINKS] = in[SINKS], [FWD_BEGIN] = in[BEGIN]};
     bool capped = n->number[AT_CAP] > 0;
     const struct kernel *mma = mma_kernel(capped ? kernels_mma_capped : kernels_mma, l, 3, values, MMA_PART);
     if (mma)
@@ -197,7 +208,7 @@ static struct value *build_sinks(struct program *p, const int64_t *d)
     return attention_sinks(
         p, program_input(p, "q", ROLE_ACTIVATION, 3, d[0], 6L, d[1]), program_input(p, "k", ROLE_ACTIVATION, 3, d[0], 2L, d[1]),
         program_input(p, "v", ROLE_ACTIVATION, 3, d[0], 2L, d[1]), program_input(p, "first", ROLE_INDEX, 1, d[0]),
-        program_input(p, "last", ROLE_INDEX, 1, d[0]), program_input(p, "until", ROLE_INDEX, 1, d[0]),
+        program_input(p, "last", ROLE_INDEX, 1, d[0]), program_input(p, "until", ROLE_INDEX, 1, d[0]), NULL,
         program_input(p, "sinks", ROLE_WEIGHT, 1, 6L), 1 / sqrt((double)d[1]), 0);
 }
 
@@ -249,12 +260,12 @@ const struct op OP(attention) = {
     .name = "attention",
     .formula = "y[t] = Σ softmax(z[s]) · v[s], z[s] = scale · q[t]·k[s], capped as softcap does if a cap is given; s = first[t] "
                "… last[t], and of the head's sink, whose v is 0",
-    .inputs = {"q", "k", "v", "first", "last", "until?", "sinks?"},
+    .inputs = {"q", "k", "v", "first", "last", "until?", "sinks?", "begin?"},
     .outputs = {"y", "lse"},
     .shape = shape,
     .gradient = gradient,
     .lower = lower,
-    .constants = 4,
+    .constants = 5,
     .kept = true,
     .flops = flops,
     .examples = examples,

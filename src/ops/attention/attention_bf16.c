@@ -165,20 +165,21 @@ static void forward_end(struct forward *f, int i, const struct call *c, const st
 }
 
 /* One tile of queries, for `heads` heads of one kv-head. */
-AVX512 static void forward(const struct bf16_unit *unit, const struct call *c, int64_t row, int64_t head, int heads)
+AVX512 static void forward(const struct bf16_unit *unit, const struct call *c, const struct sequences *of, int64_t row,
+                           int64_t count, int64_t head, int heads)
 {
     struct forward f;
     struct view s;
     int64_t D = c->dim[AT_D], width = round_up(D, BF16_STEP), kv_heads = c->dim[AT_K];
     float scale = (float)c->number[AT_SCALE], cap = (float)c->number[AT_CAP], score_unit = (cap > 0 ? cap : scale) * LOG2_E;
-    struct bf16_rows q = {c->data[FWD_Q], row, min(c->dim[AT_T] - row, TILE_Q), TILE_Q, c->dim[AT_H], head, D, width};
+    struct bf16_rows q = {c->data[FWD_Q], row, count, TILE_Q, c->dim[AT_H], head, D, width};
     struct bf16_rows k = {.heads = kv_heads, .head = head / (c->dim[AT_H] / kv_heads), .D = D, .width = width};
     attention_bf16_look(&s, (int32_t *)c->data[FWD_FIRST] + row, (int32_t *)c->data[FWD_LAST] + row, q.count, q.rows);
     for (int i = 0; i < heads; i++, q.head++) {
         forward_begin(&f, i, c, q.head, width);
         bf16_pack_columns_paired(f.query[i], &q);
     }
-    for (k.begin = s.low; k.begin <= s.high; k.begin += TILE_K) {
+    for (k.begin = sequences_key_tile(of, row, s.low); k.begin <= s.high; k.begin += TILE_K) {
         k.count = min(s.high + 1 - k.begin, TILE_K);
         k.rows = round_up(k.count, BF16_STEP);
         k.x = c->data[FWD_K];
@@ -268,13 +269,14 @@ AVX512 static void attention_bf16_weigh_columns(struct backward_q *b, int head, 
             }
 }
 
-static void backward_q(const struct bf16_unit *unit, const struct call *c, int64_t row, int64_t head, int heads)
+static void backward_q(const struct bf16_unit *unit, const struct call *c, const struct sequences *of, int64_t row, int64_t count,
+                       int64_t head, int heads)
 {
     static const float ones[TILE_Q] = {[0 ... TILE_Q - 1] = 1};
     struct backward_q b;
     struct view s;
     int64_t D = c->dim[AT_D], width = round_up(D, BF16_STEP), kv_heads = c->dim[AT_K];
-    struct bf16_rows q = {c->data[DQ_Q], row, min(c->dim[AT_T] - row, TILE_Q), TILE_Q, c->dim[AT_H], head, D, width};
+    struct bf16_rows q = {c->data[DQ_Q], row, count, TILE_Q, c->dim[AT_H], head, D, width};
     struct bf16_rows k = {.heads = kv_heads, .head = head / (c->dim[AT_H] / kv_heads), .D = D, .width = width};
     b.scores.scale = (float)c->number[AT_SCALE];
     b.scores.cap = (float)c->number[AT_CAP];
@@ -287,7 +289,7 @@ static void backward_q(const struct bf16_unit *unit, const struct call *c, int64
         statistics(&b.statistics[i], c->data[DQ_LSE], c->data[DQ_DELTA], &q);
         memset(b.dq[i], 0, (size_t)(width * TILE_Q) * sizeof(float));
     }
-    for (k.begin = s.low; k.begin <= s.high; k.begin += TILE_K) {
+    for (k.begin = sequences_key_tile(of, row, s.low); k.begin <= s.high; k.begin += TILE_K) {
         k.count = min(s.high + 1 - k.begin, TILE_K);
         k.rows = round_up(k.count, BF16_STEP);
         k.x = c->data[DQ_V];
@@ -342,14 +344,14 @@ static void attention_bf16_add_rows(float *to, const struct bf16_unit *unit, con
     unit->multiply(&(struct bf16_product){to, {upper, lower}, {rows, rows}, 2, TILE_K, width, queries, true});
 }
 
-static void backward_kv(const struct bf16_unit *unit, const struct call *c, int64_t key, int64_t kv)
+static void backward_kv(const struct bf16_unit *unit, const struct call *c, int64_t key, int64_t count, int64_t kv)
 {
     struct backward_kv b;
     struct view s;
     const int32_t *first = c->data[KV_FIRST], *last = c->data[KV_LAST], *until = c->data[KV_UNTIL];
     int64_t D = c->dim[AT_D], width = round_up(D, BF16_STEP), kv_heads = c->dim[AT_K], group = c->dim[AT_H] / kv_heads,
             high = key;
-    struct bf16_rows k = {c->data[KV_K], key, min(c->dim[AT_S] - key, TILE_K), TILE_K, kv_heads, kv, D, width};
+    struct bf16_rows k = {c->data[KV_K], key, count, TILE_K, kv_heads, kv, D, width};
     struct bf16_rows q = {.heads = c->dim[AT_H], .D = D, .width = width};
     b.scores.scale = (float)c->number[AT_SCALE];
     b.scores.cap = (float)c->number[AT_CAP];
@@ -390,17 +392,38 @@ static int attention_bf16_together(const struct call *c, int64_t g, int64_t end)
     return (int)min(min(group - g % c->dim[AT_H] % group, HEADS), end - g);
 }
 
+/* The tiles that start in a block of tokens. */
+static void attention_bf16_block(const struct bf16_unit *unit, enum attention_kernel kernel, const struct call *c,
+                                 const struct sequences *s, int64_t block, int64_t tile, int64_t head, int heads)
+{
+    for (int64_t t = block; t < min(block + tile, s->count); t++) {
+        int64_t count = sequences_tile(s, t, tile);
+        if (count && kernel == ATTENTION_FORWARD)
+            forward(unit, c, s, t, count, head, heads);
+        else if (count && kernel == ATTENTION_BACKWARD_Q)
+            backward_q(unit, c, s, t, count, head, heads);
+        else if (count)
+            backward_kv(unit, c, t, count, head);
+    }
+}
+
 static void attention_bf16_run(const struct bf16_unit *unit, enum attention_kernel kernel, const struct call *c, int64_t g,
                                int64_t end)
 {
-    int64_t heads = c->dim[AT_H], kv_heads = c->dim[AT_K];
-    for (int64_t taken = 1; g < end; g += taken)
-        if (kernel == ATTENTION_BACKWARD_KV) {
-            backward_kv(unit, c, g / kv_heads * TILE_K, g % kv_heads);
-        } else {
-            taken = attention_bf16_together(c, g, end);
-            (kernel == ATTENTION_FORWARD ? forward : backward_q)(unit, c, g / heads * TILE_Q, g % heads, (int)taken);
-        }
+    static const int begins[] = {
+        [ATTENTION_FORWARD] = FWD_BEGIN, [ATTENTION_BACKWARD_Q] = DQ_BEGIN, [ATTENTION_BACKWARD_KV] = KV_BEGIN};
+    static const int firsts[] = {
+        [ATTENTION_FORWARD] = FWD_FIRST, [ATTENTION_BACKWARD_Q] = DQ_FIRST, [ATTENTION_BACKWARD_KV] = KV_FIRST};
+    static const int lasts[] = {
+        [ATTENTION_FORWARD] = FWD_LAST, [ATTENTION_BACKWARD_Q] = DQ_LAST, [ATTENTION_BACKWARD_KV] = KV_LAST};
+    const struct sequences s =
+        sequences_of(c->data[begins[kernel]], c->data[firsts[kernel]], c->data[lasts[kernel]], c->dim[AT_T]);
+    bool keys = kernel == ATTENTION_BACKWARD_KV;
+    int64_t heads = c->dim[keys ? AT_K : AT_H], tile = keys ? TILE_K : TILE_Q;
+    for (int taken; g < end; g += taken) {
+        taken = keys ? 1 : attention_bf16_together(c, g, end);
+        attention_bf16_block(unit, kernel, c, &s, g / heads * tile, tile, g % heads, taken);
+    }
 }
 
 bool attention_bf16(enum attention_kernel kernel, const struct call *c, int64_t begin, int64_t end)

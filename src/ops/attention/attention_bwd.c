@@ -9,7 +9,7 @@
 #include "ops/attention/attention_bf16.h"
 #include "ops/attention/attention_mma.h"
 
-enum { Q, K, V, FIRST, LAST, UNTIL, Y, LSE, DY };
+enum { Q, K, V, FIRST, LAST, UNTIL, Y, LSE, DY, BEGIN };
 
 enum { DELTA_Y, DELTA_DY, DELTA_DELTA, DELTA_OPERANDS }; /* of the first kernel; the others' are in attention_tile.h */
 
@@ -60,10 +60,10 @@ static ALWAYS_INLINE void attention_bwd_weigh_columns(struct tiles *t, const str
 }
 
 /* q, dy, P and dS by columns: a vector has the queries of one number, or of one key. */
-static ALWAYS_INLINE void queries(const struct call *c, int64_t row, int64_t head, enum dtype dt)
+static ALWAYS_INLINE void queries(const struct call *c, const struct sequences *of, int64_t row, int64_t rows, int64_t head,
+                                  enum dtype dt)
 {
     int64_t D = c->dim[AT_D], heads = c->dim[AT_H], kv_heads = c->dim[AT_K], kv = head / (heads / kv_heads);
-    int64_t rows = min(c->dim[AT_T] - row, TILE_Q);
     real lse[TILE_Q], delta[TILE_Q];
     struct tiles t;
     struct sight s;
@@ -78,7 +78,7 @@ static ALWAYS_INLINE void queries(const struct call *c, int64_t row, int64_t hea
         lse[i] = ((const real *)c->data[DQ_LSE])[at];
         delta[i] = ((const real *)c->data[DQ_DELTA])[at];
     }
-    for (int64_t key = s.low; key <= s.high; key += TILE_K) {
+    for (int64_t key = sequences_key_tile(of, row, s.low); key <= s.high; key += TILE_K) {
         int64_t count = min(s.high + 1 - key, TILE_K), padded = round_up(count, 4);
         tile_load(t.key, t.width, c->data[DQ_K], key, count, padded, kv_heads, kv, D, dt);
         tile_load(t.value, t.width, c->data[DQ_V], key, count, padded, kv_heads, kv, D, dt);
@@ -97,8 +97,15 @@ static ALWAYS_INLINE void queries(const struct call *c, int64_t row, int64_t hea
 
 KERNEL_BODY(attention_bwd_query_tiles)
 {
-    for (int64_t g = begin; g < end; g++)
-        SPECIALISE(c->dtype[DQ_Q], queries, c, g / c->dim[AT_H] * TILE_Q, g % c->dim[AT_H]);
+    const struct sequences s = sequences_of(c->data[DQ_BEGIN], c->data[DQ_FIRST], c->data[DQ_LAST], c->dim[AT_T]);
+    for (int64_t g = begin; g < end; g++) {
+        int64_t block = g / c->dim[AT_H] * TILE_Q, stop = min(block + TILE_Q, s.count);
+        for (int64_t row = block; row < stop; row++) {
+            int64_t rows = sequences_tile(&s, row, TILE_Q);
+            if (rows)
+                SPECIALISE(c->dtype[DQ_Q], queries, c, &s, row, rows, g % c->dim[AT_H]);
+        }
+    }
 }
 
 static void backward_q(const struct call *c, int64_t begin, int64_t end)
@@ -122,11 +129,11 @@ static ALWAYS_INLINE void weigh_row(struct tiles *t, const struct call *c, int64
 }
 
 /* Keys and values by columns, P and dS by rows: a vector has the keys of one number, or of one query. */
-static ALWAYS_INLINE void keys(const struct call *c, int64_t key, int64_t kv, enum dtype dt)
+static ALWAYS_INLINE void keys(const struct call *c, int64_t key, int64_t count, int64_t kv, enum dtype dt)
 {
     int64_t D = c->dim[AT_D], heads = c->dim[AT_H], kv_heads = c->dim[AT_K], group = heads / kv_heads;
     const int32_t *until = c->data[KV_UNTIL];
-    int64_t count = min(c->dim[AT_S] - key, TILE_K), high = until[key];
+    int64_t high = until[key];
     for (int64_t j = 1; j < count; j++)
         high = max(high, until[key + j]);
     struct tiles t;
@@ -160,8 +167,15 @@ static ALWAYS_INLINE void keys(const struct call *c, int64_t key, int64_t kv, en
 
 KERNEL_BODY(attention_bwd_key_tiles)
 {
-    for (int64_t g = begin; g < end; g++)
-        SPECIALISE(c->dtype[KV_Q], keys, c, g / c->dim[AT_K] * TILE_K, g % c->dim[AT_K]);
+    const struct sequences s = sequences_of(c->data[KV_BEGIN], c->data[KV_FIRST], c->data[KV_LAST], c->dim[AT_S]);
+    for (int64_t g = begin; g < end; g++) {
+        int64_t block = g / c->dim[AT_K] * TILE_K, stop = min(block + TILE_K, s.count);
+        for (int64_t key = block; key < stop; key++) {
+            int64_t count = sequences_tile(&s, key, TILE_K);
+            if (count)
+                SPECIALISE(c->dtype[KV_Q], keys, c, key, count, g % c->dim[AT_K]);
+        }
+    }
 }
 
 static void backward_kv(const struct call *c, int64_t begin, int64_t end)
@@ -202,6 +216,8 @@ static enum status shape(struct program *p, struct node *n)
     TRY(node_expect(n, K, 3, SHAPE(q[0], -1, q[2])));
     TRY(node_expect(n, DY, 3, q));
     TRY(node_expect(n, LSE, 2, q));
+    if (n->in[BEGIN])
+        TRY(node_expect(n, BEGIN, 1, SHAPE(q[0])));
     n->size[AT_T] = q[0];
     n->size[AT_H] = q[1];
     n->size[AT_D] = q[2];
@@ -226,11 +242,12 @@ static enum status lower(struct lowering *l, const struct node *n)
     int64_t query_tiles = divide_up(n->size[AT_T], q_mma ? mma_rows(q_mma) : TILE_Q);
     int64_t key_tiles = divide_up(n->size[AT_S], kv_mma ? mma_rows(kv_mma) : TILE_K);
     struct value *delta[] = {[DELTA_Y] = in[Y], [DELTA_DY] = in[DY], [DELTA_DELTA] = deltas};
-    struct value *dq[] = {[DQ_Q] = in[Q],     [DQ_K] = in[K],   [DQ_V] = in[V],      [DQ_FIRST] = in[FIRST], [DQ_LAST] = in[LAST],
-                          [DQ_LSE] = in[LSE], [DQ_DY] = in[DY], [DQ_DELTA] = deltas, [DQ_DQ] = out[BWD_DQ]};
-    struct value *kv[] = {[KV_Q] = in[Q],       [KV_K] = in[K],         [KV_V] = in[V],       [KV_FIRST] = in[FIRST],
-                          [KV_LAST] = in[LAST], [KV_UNTIL] = in[UNTIL], [KV_LSE] = in[LSE],   [KV_DY] = in[DY],
-                          [KV_DELTA] = deltas,  [KV_DK] = out[BWD_DK],  [KV_DV] = out[BWD_DV]};
+    struct value *dq[] = {
+        [DQ_Q] = in[Q],     [DQ_K] = in[K],   [DQ_V] = in[V],      [DQ_FIRST] = in[FIRST], [DQ_LAST] = in[LAST],
+        [DQ_LSE] = in[LSE], [DQ_DY] = in[DY], [DQ_DELTA] = deltas, [DQ_DQ] = out[BWD_DQ],  [DQ_BEGIN] = in[BEGIN]};
+    struct value *kv[] = {[KV_Q] = in[Q],       [KV_K] = in[K],         [KV_V] = in[V],        [KV_FIRST] = in[FIRST],
+                          [KV_LAST] = in[LAST], [KV_UNTIL] = in[UNTIL], [KV_LSE] = in[LSE],    [KV_DY] = in[DY],
+                          [KV_DELTA] = deltas,  [KV_DK] = out[BWD_DK],  [KV_DV] = out[BWD_DV], [KV_BEGIN] = in[BEGIN]};
     TRY(lower_launch(l, &kernel_delta, DELTA_OPERANDS, delta, n->size, n->number, n->size[AT_T] * n->size[AT_H], 64));
     TRY(lower_launch(l,
                      q_mma    ? q_mma
@@ -294,7 +311,7 @@ static const struct op_example examples[] = {
 const struct op OP(attention_bwd) = {
     .name = "attention_bwd",
     .formula = "dq = Σ dS·k, dk = Σ dS·q, dv = Σ P·dy, dS = P · (dy·v − Σ dy·y) · scale, times the cap's derivative",
-    .inputs = {"q", "k", "v", "first", "last", "until", "y", "lse", "dy"},
+    .inputs = {"q", "k", "v", "first", "last", "until", "y", "lse", "dy", "begin?"},
     .outputs = {"dq", "dk", "dv"},
     .shape = shape,
     .lower = lower,
