@@ -31,8 +31,7 @@
 
 enum { PANEL = 32, BLOCK = 32, SUMS = SIDE * SIDE }; /* columns, rows; numbers of a tile of sums */
 enum { SHARES_MAX = 64 };
-enum { ROWS_A_STEP = 2 }; /* of C, finished during the products of a step */
-enum { ROWS_MIN = 16, TERMS_MIN = 8 };
+enum { ROWS_A_STEP = 2 };                /* of C, finished during the products of a step */
 enum { JOINED_MAX = 64 };                /* terms of a second product */
 enum { CHAIN = 640, CHAIN_SPLIT = 256 }; /* terms; SPLIT: of float32 numbers */
 enum {
@@ -45,13 +44,14 @@ enum {
 };                                     /* of a piece */
 enum { LINE = 64, CACHE_SETS = 4096 }; /* bytes: of a line of the cache, and after which addresses share a set of the first */
 
-/* Columns are cut by what fits into a cache, and rows where that gives too few pieces. */
+/* However few rows or terms there are: a row's sums may not depend on how many others there are.
+ *
+ * Columns are cut by what fits into a cache, and rows where that gives too few pieces. */
 static bool gemm_amx_plan(struct cpu_gemm_plan *plan, const struct gemm *g)
 {
     bool float32 = g->a == DTYPE_F32 && g->b == DTYPE_F32 && g->c == DTYPE_F32;
     bool bfloat16 = g->a == DTYPE_BF16 && g->b == DTYPE_BF16 && (g->c == DTYPE_BF16 || g->c == DTYPE_F32);
-    if ((!float32 && !bfloat16) || g->m < ROWS_MIN || g->n < 1 || g->k < TERMS_MIN || g->k2 > JOINED_MAX ||
-        (g->k2 && g->transpose_a))
+    if ((!float32 && !bfloat16) || g->m < 1 || g->n < 1 || g->k < 1 || g->k2 > JOINED_MAX || (g->k2 && g->transpose_a))
         return false;
     *plan = (struct cpu_gemm_plan){
         .parts = float32 ? PARTS_MAX : 1,

@@ -27,18 +27,18 @@
 #define UNSANITIZED __attribute__((no_sanitize("address", "undefined", "thread")))
 
 enum { PANEL = VECTORS * VECTOR, BLOCK = 64, CHAIN = 128 };
-enum { ROWS_MIN = 32, ROWS_MIN_COPIED = 256 }; /* below these, oneDNN is faster; where B is not transposed, for longer */
 enum { ROWS_MAX = 1024, TERMS_MAX = 2048, TERMS_PART = 512, PACKED_BYTES = 768 << 10, PIECES_MIN = 4 }; /* of a piece; pieces */
 enum { FETCH_AHEAD = 12 };                                                                              /* rows */
 enum { CACHE_SETS = 4096, LINE = 16 }; /* bytes after which addresses share a set of the first cache; numbers of a line of it */
 
-/* Columns are cut by what fits into a cache, and rows where that gives too few pieces. A is read where it lies, unless its rows
+/* Few rows are taken too, for which oneDNN is faster: a row's sums may not depend on how many others there are.
+ *
+ * Columns are cut by what fits into a cache, and rows where that gives too few pieces. A is read where it lies, unless its rows
  * are columns or those that are read together share a set of the cache. */
 static bool gemm_f32_plan(struct cpu_gemm_plan *plan, const struct gemm *g)
 {
     bool float32 = g->a == DTYPE_F32 && (g->b == DTYPE_F32 || g->b == DTYPE_BF16) && g->c == DTYPE_F32;
-    int64_t rows_min = g->b == DTYPE_BF16 ? 1 : g->transpose_b ? ROWS_MIN : ROWS_MIN_COPIED; /* oneDNN has no mixed types */
-    if (!float32 || g->m < rows_min || g->n < 1 || g->k < 1 || g->k2)
+    if (!float32 || g->m < 1 || g->n < 1 || g->k < 1 || g->k2)
         return false;
     *plan = (struct cpu_gemm_plan){
         .terms = g->k > TERMS_MAX ? TERMS_PART : g->k,

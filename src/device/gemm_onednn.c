@@ -40,7 +40,6 @@ struct state {
 
 enum { CHAIN = 128 };
 enum { FIRST, MIDDLE, LAST, PIECES }; /* the last may be shorter than the others; where there is one piece, it is the first */
-enum { ROWS_MIN = 16 };               /* below this, a matmul is as fast as B is read, and reading pieces of its rows is slow */
 enum { TILE = 256, TILE_16_BIT = 64, TILE_STEP = 16 };
 enum { WORK_MIN = 1 << 17 };  /* multiplications below which a matmul is one tile: 10 microseconds or so */
 enum { INNER, EDGE, PLACES }; /* tiles at the lower or right edge of C may be smaller */
@@ -348,7 +347,7 @@ static void choose_tiles(struct gemm_plan *plan, bool float32)
     bool small = g->m * g->n < WORK_MIN / g->k;
     plan->rows = small ? max(g->m, 1) : gemm_onednn_cut(g->m, float32 ? TILE : TILE_16_BIT);
     plan->columns = small || (!float32 && plan->rows < g->m) ? max(g->n, 1) : gemm_onednn_cut(g->n, TILE);
-    plan->terms = float32 && g->m >= ROWS_MIN ? min(g->k, CHAIN) : g->k;
+    plan->terms = float32 ? min(g->k, CHAIN) : g->k;
     plan->count = divide_up(g->k, plan->terms);
 }
 
