@@ -4,9 +4,8 @@
     neighbours.py TOOL ASSETS DEVICE [MODEL...]
 
 On the CPU also with every HONE_ISA. Left out are models that are only trained with an adapter, and those with layers of the gated
-delta rule, whose chunks begin wherever slots do. Seen to fail with tiles of keys that begin at the lowest key that a tile of
-queries sees, with tiles of keys that begin at multiples of 64 slots in the backward pass, and with a window's tiles counted from
-the window.
+delta rule, whose chunks begin at multiples of 64 slots. Seen to fail with tiles of keys that begin at the lowest key that a tile
+of queries sees, and with matmuls that leave few rows to oneDNN (tiny-gemma3 with HONE_ISA=avx2).
 """
 import json
 import os
