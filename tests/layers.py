@@ -93,7 +93,7 @@ OWNERS = {
     "sys/socket.h": ["dist/connection.c", "dist/place.h", "cli/helper.c"],
     **{name: ["dist/connection.c"] for name in "netinet/in.h netinet/tcp.h".split()},
     **{name: ["dist/place.c"] for name in "arpa/inet.h ifaddrs.h netdb.h sys/un.h".split()},
-    "immintrin.h": ["device/transpose.h", "device/gemm_amx.c", "device/gemm_avx2.c", "device/gemm_avx512.c", "ops/attention/attention_bf16.c", "ops/weights/weight_bf16.c"],
+    "immintrin.h": ["device/transpose.h", "device/gemm_amx.c", "device/gemm_amx_few.c", "device/gemm_avx2.c", "device/gemm_avx512.c", "ops/attention/attention_bf16.c", "ops/weights/weight_bf16.c"],
 }
 
 LINES_MAX = 600

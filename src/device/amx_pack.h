@@ -9,6 +9,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/number.h"
+
 enum { SIDE = 16, STEP = 32 };                /* rows of a tile, and its columns of 32 bits; terms of a tile */
 enum { TILE = SIDE * STEP, PAIR = 2 * TILE }; /* numbers: of a tile, and of the two of a step */
 enum { PARTS_MAX = 3 };                       /* bfloat16 numbers that a number is the sum of */
@@ -32,6 +34,19 @@ struct packing {
     uint16_t *to;
     int64_t part, line, lines, first, terms;
 };
+
+/* How a bfloat16 matmul's sum is cut: terms that are packed at a time, and those of a chain of additions in them. */
+enum { AMX_CHAIN = 640, AMX_TERMS_MAX = 2048, AMX_TERMS_PART = 1024 };
+
+static inline int64_t amx_terms(int64_t k)
+{
+    return round_up(k > AMX_TERMS_MAX ? AMX_TERMS_PART : k, STEP);
+}
+
+static inline int64_t amx_chain(int64_t terms)
+{
+    return round_up(divide_up(terms, divide_up(terms, AMX_CHAIN)), STEP);
+}
 
 /* A thread may use tiles between begin and end; all eight are whole. */
 void amx_begin(void);

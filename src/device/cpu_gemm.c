@@ -2,8 +2,8 @@
 #include "device/cpu_gemm.h"
 
 #if defined(__x86_64__)
-extern const struct cpu_gemm gemm_amx, gemm_avx512, gemm_avx2;
-static const struct cpu_gemm *const rows[] = {&gemm_amx, &gemm_avx512, &gemm_avx2, NULL};
+extern const struct cpu_gemm gemm_amx_few, gemm_amx, gemm_avx512, gemm_avx2;
+static const struct cpu_gemm *const rows[] = {&gemm_amx_few, &gemm_amx, &gemm_avx512, &gemm_avx2, NULL};
 #else
 static const struct cpu_gemm *const rows[] = {NULL};
 #endif

@@ -31,17 +31,10 @@
 
 enum { PANEL = 32, BLOCK = 32, SUMS = SIDE * SIDE }; /* columns, rows; numbers of a tile of sums */
 enum { SHARES_MAX = 64 };
-enum { ROWS_A_STEP = 2 };                /* of C, finished during the products of a step */
-enum { JOINED_MAX = 64 };                /* terms of a second product */
-enum { CHAIN = 640, CHAIN_SPLIT = 256 }; /* terms; SPLIT: of float32 numbers */
-enum {
-    ROWS_MAX = 256,
-    TERMS_MAX = 2048,
-    TERMS_PART = 1024,
-    TERMS_MAX_SPLIT = 640,
-    TERMS_PART_SPLIT = 512,
-    PACKED_BYTES = 1 << 20
-};                                     /* of a piece */
+enum { ROWS_A_STEP = 2 };   /* of C, finished during the products of a step */
+enum { JOINED_MAX = 64 };   /* terms of a second product */
+enum { CHAIN_SPLIT = 256 }; /* terms; SPLIT: of float32 numbers */
+enum { ROWS_MAX = 256, TERMS_MAX_SPLIT = 640, TERMS_PART_SPLIT = 512, PACKED_BYTES = 1 << 20 }; /* of a piece */
 enum { LINE = 64, CACHE_SETS = 4096 }; /* bytes: of a line of the cache, and after which addresses share a set of the first */
 
 /* However few rows or terms there are: a row's sums may not depend on how many others there are.
@@ -55,10 +48,10 @@ static bool gemm_amx_plan(struct cpu_gemm_plan *plan, const struct gemm *g)
         return false;
     *plan = (struct cpu_gemm_plan){
         .parts = float32 ? PARTS_MAX : 1,
-        .waits = g->k > (float32 ? TERMS_MAX_SPLIT : TERMS_MAX),
+        .waits = g->k > (float32 ? TERMS_MAX_SPLIT : AMX_TERMS_MAX),
     };
-    plan->terms = round_up(plan->waits ? float32 ? TERMS_PART_SPLIT : TERMS_PART : g->k, STEP);
-    plan->chain = float32 ? CHAIN_SPLIT : round_up(divide_up(plan->terms, divide_up(plan->terms, CHAIN)), STEP);
+    plan->terms = float32 ? round_up(plan->waits ? TERMS_PART_SPLIT : g->k, STEP) : amx_terms(g->k);
+    plan->chain = float32 ? CHAIN_SPLIT : amx_chain(plan->terms);
     plan->panel = plan->parts * plan->terms * PANEL * 2;
     int64_t threads = parallel_threads(), columns = max(PACKED_BYTES / plan->panel, 1) * PANEL;
     plan->columns = gemm_even_parts(g->n, min(columns, max(divide_up(g->n, threads), PANEL)), PANEL);

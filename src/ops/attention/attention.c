@@ -5,7 +5,8 @@
  * h / (H / K). The T × S scores are never stored: a tile of queries loops over tiles of keys, keeps the running maximum m, the
  * sum of exponentials and the weighted sum of values, and rescales them when m grows. lse = m + log Σ is kept for the backward
  * pass. A sink is where m begins, so lse has it, and the backward pass needs nothing else. With few queries there is too little
- * to share in a tile: decoding uses attention_split.h.
+ * to share in a tile: decoding uses attention_split.h, but in bfloat16 on a CPU with units for it, where it is to have the sums
+ * of training.
  */
 #include "ops/attention/attention_bf16.h"
 #include "ops/attention/attention_mma.h"
@@ -162,7 +163,8 @@ static const struct kernel kernels_mma_capped[] = MMA_KERNELS(attention_mma, &ke
 static enum status lower(struct lowering *l, const struct node *n)
 {
     struct value *const *in = n->in, *const *out = n->out;
-    if (n->size[AT_T] < SPLIT_QUERIES)
+    bool tiles = !l->device->class->compiles && attention_bf16_takes(in[Q]->dtype, n->size[AT_D]);
+    if (n->size[AT_T] < SPLIT_QUERIES && !tiles)
         return split_lower(
             l, n,
             (struct value *[SPLIT_OPERANDS]){

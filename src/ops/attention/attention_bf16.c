@@ -426,9 +426,14 @@ static void attention_bf16_run(const struct bf16_unit *unit, enum attention_kern
     }
 }
 
+bool attention_bf16_takes(enum dtype dtype, int64_t D)
+{
+    return dtype == DTYPE_BF16 && D <= BF16_HEAD_MAX && bf16_unit();
+}
+
 bool attention_bf16(enum attention_kernel kernel, const struct call *c, int64_t begin, int64_t end)
 {
-    const struct bf16_unit *unit = c->dtype[0] == DTYPE_BF16 && c->dim[AT_D] <= BF16_HEAD_MAX ? bf16_unit() : NULL;
+    const struct bf16_unit *unit = attention_bf16_takes(c->dtype[0], c->dim[AT_D]) ? bf16_unit() : NULL;
     if (unit) {
         unit->begin();
         attention_bf16_run(unit, kernel, c, begin, end);
@@ -438,6 +443,12 @@ bool attention_bf16(enum attention_kernel kernel, const struct call *c, int64_t 
 }
 
 #elif !defined(REAL_DOUBLE)
+
+bool attention_bf16_takes(enum dtype dtype, int64_t D)
+{
+    (void)dtype, (void)D;
+    return false;
+}
 
 bool attention_bf16(enum attention_kernel kernel, const struct call *c, int64_t begin, int64_t end)
 {
