@@ -52,6 +52,7 @@ struct lower_with {
     struct value *bias; /* to each row; NULL: none */
     bool scaled;        /* by alpha; not with the others */
     double alpha;
+    bool part; /* rows of a product that is computed in parts: they have the sums that many rows have */
 };
 
 enum status lower_gemm(struct lowering *l, struct value *a, bool transpose_a, struct value *b, bool transpose_b, struct value *c,

@@ -14,6 +14,7 @@
 
 enum { Q, K, V, FIRST, LAST, UNTIL, SINKS, BEGIN };
 enum { Y, LSE };
+enum { TILED_KEYS_MAX = 4096 };
 
 struct rows { /* the tile of queries that is being computed */
     struct sight sight;
@@ -160,11 +161,18 @@ static const struct kernel kernel_capped = {SIGNATURE_attention,
 static const struct kernel kernels_mma[] = MMA_KERNELS(attention_mma, &kernel, "");
 static const struct kernel kernels_mma_capped[] = MMA_KERNELS(attention_mma, &kernel_capped, DEFINE(CAPPED));
 
+/* Whether few queries take the tiles that many take, and so have their sums: where matmuls of few rows have training's sums too
+ * (AMX), and until there are so many keys that they are better split over the processors. */
+static bool takes_tiles(const struct lowering *l, const struct node *n)
+{
+    return !l->device->class->compiles && isa() >= ISA_amx && attention_bf16_takes(n->in[Q]->dtype, n->size[AT_D]) &&
+           n->size[AT_S] <= TILED_KEYS_MAX;
+}
+
 static enum status lower(struct lowering *l, const struct node *n)
 {
     struct value *const *in = n->in, *const *out = n->out;
-    bool tiles = !l->device->class->compiles && attention_bf16_takes(in[Q]->dtype, n->size[AT_D]);
-    if (n->size[AT_T] < SPLIT_QUERIES && !tiles)
+    if (n->size[AT_T] < SPLIT_QUERIES && !takes_tiles(l, n))
         return split_lower(
             l, n,
             (struct value *[SPLIT_OPERANDS]){

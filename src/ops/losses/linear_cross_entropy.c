@@ -136,7 +136,7 @@ static enum status lower(struct lowering *l, const struct node *n)
                                               program_rows(p, n->out[LOSS], r, rows)};
         struct value *x = program_rows(p, n->in[X], r, rows);
         TRY(program_status(p));
-        TRY(lower_product(l, x, n->in[W], false, z, (struct lower_with){0}));
+        TRY(lower_product(l, x, n->in[W], false, z, (struct lower_with){.part = true}));
         if (n->number[CAP] > 0)
             TRY(lower_cap(l, n, z, z));
         TRY(lower_launch(l, &kernel, ROW_OPERANDS, values, n->size, n->number, rows, 1));
@@ -325,7 +325,7 @@ static enum status lower_bwd(struct lowering *l, const struct node *n)
         struct value *targets = program_rows(p, n->in[BWD_TARGETS], r, rows);
         struct value *dloss = program_rows(p, n->in[BWD_DLOSS], r, rows), *loss = program_rows(p, n->out[BWD_LOSS], r, rows);
         TRY(program_status(p));
-        TRY(lower_product(l, x, n->in[BWD_W], false, z, (struct lower_with){0}));
+        TRY(lower_product(l, x, n->in[BWD_W], false, z, (struct lower_with){.part = true}));
         if (capped)
             TRY(lower_cap(l, n, z, y));
         if (other) {

@@ -109,8 +109,10 @@ static enum status lower_tiles(struct lowering *l, const struct kernel *kernel, 
     return lower_launch(l, kernel, kernel->operands, values, size, (double[NUMBERS]){0}, tiles, 1);
 }
 
+enum { TILE_ROWS = 16, TILE_TERMS = 32 }; /* of a weight, in a tile of AMX */
+
 /* Whether the device multiplies few rows by a dense weight with the sums that it has for many. Only in bfloat16: there one bit of
- * a sum changes what is sampled, and tiles are as fast as memory. */
+ * a sum changes what is sampled, and tiles that a weight fills wholly are as fast as memory. */
 static bool sums_alike(const struct lowering *l, const struct value *x, const struct value *w, const struct value *y)
 {
     const struct gemm few = {.m = x->shape[0],
@@ -121,14 +123,16 @@ static bool sums_alike(const struct lowering *l, const struct value *x, const st
                              .b = w->dtype,
                              .c = y->dtype,
                              .alpha = 1};
-    return !w->weight && x->dtype == DTYPE_BF16 && device_gemm_joins(l->device, &few);
+    bool whole = few.n % TILE_ROWS == 0 && few.k % TILE_TERMS == 0;
+    return !w->weight && whole && x->dtype == DTYPE_BF16 && device_gemm_joins(l->device, &few);
 }
 
 enum status lower_product(struct lowering *l, struct value *x, struct value *w, bool back, struct value *y,
                           struct lower_with with)
 {
     bool gaps = x->stride || y->stride;
-    if (!back && !with.scaled && !gaps && x->shape[0] <= FEW_ROWS && !l->device->class->compiles && !sums_alike(l, x, w, y))
+    bool few = x->shape[0] <= FEW_ROWS && !with.part && !l->device->class->compiles;
+    if (few && !back && !with.scaled && !gaps && !sums_alike(l, x, w, y))
         return lower_few_rows(l, x, w, y, with.bias, with.accumulate);
     if (!w->weight)
         return lower_gemm(l, x, false, w, !back, y, with);
