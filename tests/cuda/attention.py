@@ -24,9 +24,9 @@ SOURCE = pathlib.Path(__file__).resolve().parents[2] / "src"
 LIMITS = {"bf16": 1e-5, "f16": 1e-6, "f32": 1e-10}       # NMSE, as docs/numerics.md has them
 PARTS = {name: int(number) for name, number in re.findall(r"(MMA_PART\w*) = (\d+)", (SOURCE / "ops/attention/attention_mma.h").read_text())}
 # kernel: file, types of its operands (a: of the run, i: an index, s: a statistic), bytes of a row in a warp
-KERNELS = {"attention_mma": ("attention_mma", "aaaiiasa", PARTS["MMA_PART"]),
-           "attention_mma_bwd_q": ("attention_mma_bwd", "aaaiisasa", PARTS["MMA_PART"]),
-           "attention_mma_bwd_kv": ("attention_mma_bwd", "aaaiiisasaa", PARTS["MMA_PART_KV"])}
+KERNELS = {"attention_mma": ("attention_mma", "aaaiiasai", PARTS["MMA_PART"]),
+           "attention_mma_bwd_q": ("attention_mma_bwd", "aaaiisasai", PARTS["MMA_PART"]),
+           "attention_mma_bwd_kv": ("attention_mma_bwd", "aaaiiisasaai", PARTS["MMA_PART_KV"])}
 # type, head size, tokens, window, cap, sinks
 CASES = [("bf16", 64, 70, 0, 0, False), ("bf16", 80, 70, 17, 0, False), ("bf16", 96, 70, 0, 1.5, False),
          ("bf16", 128, 70, 20, 0, True), ("bf16", 256, 70, 0, 1.5, True), ("f16", 64, 70, 0, 1.5, True),
@@ -146,10 +146,10 @@ def run(texts, kind, channels, tokens, window, cap, with_sinks, starts=(0, 23), 
     exact = formula(*(load(x, kind) for x in (q, k, v, dy)), load(sinks, kind) if with_sinks else None, seen, cap)
     lse = exact[1].astype(np.float32)
     delta = np.einsum("thd,thd->th", exact[0], load(dy, kind)).astype(np.float32)
-    data = {"attention_mma": ([q, k, v, first, t, np.zeros_like(q), np.zeros_like(lse), sinks if with_sinks else None],
+    data = {"attention_mma": ([q, k, v, first, t, np.zeros_like(q), np.zeros_like(lse), sinks if with_sinks else None, None],
                               {5: 0, 6: 1}),
-            "attention_mma_bwd_q": ([q, k, v, first, t, lse, dy, delta, np.zeros_like(q)], {8: 2}),
-            "attention_mma_bwd_kv": ([q, k, v, first, t, until, lse, dy, delta, np.zeros_like(k), np.zeros_like(k)],
+            "attention_mma_bwd_q": ([q, k, v, first, t, lse, dy, delta, np.zeros_like(q), None], {8: 2}),
+            "attention_mma_bwd_kv": ([q, k, v, first, t, until, lse, dy, delta, np.zeros_like(k), np.zeros_like(k), None],
                                      {9: 3, 10: 4})}
     counted, results = {}, {}
     for kernel in kernels:
