@@ -374,6 +374,8 @@ def engine_report(shares):
 
 LIMITS = (
     "LoRA: matmuls, which both sides run through oneDNN.",
+    "Without AMX: float32 matmuls, on both sides near what the processor can add and multiply. In bfloat16 both sides have oneDNN's, "
+    "which are slower than hone's in float32: there `--dtype float32` is faster, and takes more memory.",
     "Long sequences: attention, most of it vector work (exponentials, and probabilities split into two 16-bit parts so that they are "
     "not rounded).",
     "Chats: the ratio of a step, times what TRL computes on padding.",
