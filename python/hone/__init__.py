@@ -251,6 +251,17 @@ def _bytes(text, what):
     return data
 
 
+def _utf8(text, what):
+    """A text for C as the model's tokenizer has it."""
+    try:
+        data = text.encode()
+    except UnicodeEncodeError as error:
+        raise ValueError(f"{what} {text!r}: {error}") from None
+    if b"\0" in data:
+        raise ValueError(f"{what} {text!r}: it has a zero byte")
+    return data
+
+
 def _unlike(values):
     """What is no list, or one only by accident."""
     return isinstance(values, (str, bytes, dict)) or not hasattr(values, "__iter__")
@@ -422,9 +433,12 @@ class _Text:
 
     def _sample(self, call, prompt, max_new_tokens=256, temperature=0, top_p=1, seed=0, stop=(), stream=None, *, top_k=0, min_p=0,
                 repetition_penalty=1, presence_penalty=0, frequency_penalty=0, logit_bias=None, logprobs=0, prompt_logprobs=0):
-        stop, bias = list([stop] if isinstance(stop, (str, int)) else stop), dict(logit_bias or {})
+        stop, bias = list([stop] if isinstance(stop, (str, int, bytes)) else stop), dict(logit_bias or {})
+        for each in (prompt, *stop):
+            if isinstance(each, bytes):
+                raise TypeError(f"{each!r} is bytes: give a text, or numbers of tokens")
         ids, stops = _tokens(self._prompt(prompt)), _tokens(each for each in stop if not isinstance(each, str))
-        texts = _array(_text, (_bytes(each, "the stop text") for each in stop if isinstance(each, str)))
+        texts = _array(_text, (_utf8(each, "the stop text") for each in stop if isinstance(each, str)))
         biased, biases = _tokens(bias), _array(ctypes.c_float, bias.values())
         settings = dict(max_new_tokens=max_new_tokens, temperature=temperature, top_k=top_k, top_p=top_p, min_p=min_p,
                         repetition_penalty=repetition_penalty, presence_penalty=presence_penalty, frequency_penalty=frequency_penalty,

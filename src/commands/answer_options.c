@@ -33,7 +33,7 @@ static enum status take_stops(json_t *list, const char *source, struct arena *ar
     return OK;
 }
 
-/* A text that is no list is one text, also if it begins as one: [/INST] */
+/* A text that is no list is one text, also if it begins as one: [/INST]. A list with a mistake in it is none: ["a" */
 static enum status read_stops(const char *text, const char *source, struct arena *arena, struct answer *a)
 {
     json_t *list = NULL;
@@ -43,6 +43,8 @@ static enum status read_stops(const char *text, const char *source, struct arena
         return status;
     if (!json_is_array(list)) {
         json_decref(list);
+        if (!strncmp(text, "[\"", 2))
+            return fail_stop(source);
         list = json_pack("[s]", text);
         if (!list)
             return json_refused() ? ERR_MEMORY : fail(ERR_ARGUMENT, "%s: the text is not valid UTF-8", source);
