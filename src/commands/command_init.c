@@ -285,7 +285,7 @@ static enum status write_method(struct init *in)
     TRY(init_put(in, OPTION_finetuning_type));
     const json_t *other = json_object_get(in->plan, "other_dtype");
     if (other)
-        TRY(comment(in, "Type: %s.", json_string_value(json_object_get(other, "says")) + strlen("this ")));
+        TRY(comment(in, "Type: %s.", json_string_value(json_object_get(other, "says"))));
     TRY(init_put_text(in, OPTION_dtype, dtype));
     TRY(init_put(in, OPTION_recompute));
     if (v->finetuning_type == CHOICE_finetuning_type_full)

@@ -232,15 +232,10 @@ static void plan_add_slot(json_t *plan, const struct build *b)
     json_object_set_new(plan, "slot_gradient_bytes", json_integer((json_int_t)sums));
 }
 
-/* What the plan's run would take in the other type. */
-static enum status plan_add_other_dtype(json_t *plan, struct build *b)
+static enum status plan_add_other_dtype(json_t *plan, const struct other_dtype *other)
 {
-    struct other_dtype other;
-    TRY(other_dtype_measure(b, json_integer_value(json_object_get(plan, "peak_bytes")), &other));
-    if (!other.name)
-        return OK;
-    json_t *row = json_pack("{s:s, s:f, s:f, s:s}", "dtype", other.name, "matmul_seconds", other.seconds, "matmul_seconds_here",
-                            other.seconds_here, "says", other.says);
+    json_t *row = json_pack("{s:s, s:f, s:f, s:s}", "dtype", other->name, "matmul_seconds", other->seconds, "matmul_seconds_here",
+                            other->seconds_here, "says", other->says);
     return json_object_set_new(plan, "other_dtype", row) == 0 ? OK : ERR_MEMORY;
 }
 
@@ -251,7 +246,9 @@ static enum status plan_report(const struct options *values, json_t **report)
     struct estimate estimate;
     TRY(trainer_plan(&t, values, NULL));
     enum status status = run_samples_prepare(&t);
-    other_dtype_warn(&t.build); /* before the process is measured, as in a run */
+    struct other_dtype other = {.name = NULL};
+    if (status == OK && other_dtype_is_slow(&t.build)) /* before the process is measured, as in a run */
+        status = other_dtype_measure(&t.build, 0, &other);
     if (status == OK && values->dataset_path)
         run_warn_of_options(&t);
     if (status == OK && values->gpu)
@@ -263,8 +260,10 @@ static enum status plan_report(const struct options *values, json_t **report)
                       values->dataset_path ? data_summary_run_json(&t.rows.data, &t.rows.sampler, &t.rows.eval_data) : NULL);
     if (status == OK)
         plan_add_slot(*report, &t.build);
-    if (status == OK)
-        status = plan_add_other_dtype(*report, &t.build);
+    if (status == OK && !other.name)
+        status = other_dtype_measure(&t.build, json_integer_value(json_object_get(*report, "peak_bytes")), &other);
+    if (status == OK && other.name)
+        status = plan_add_other_dtype(*report, &other);
     if (status == OK && values->gpu)
         json_object_set_new(*report, "estimate", estimate_json(&t.build, &estimate, device_bytes(*report)));
     trainer_close(&t);

@@ -73,8 +73,8 @@ enum status other_dtype_measure(struct build *b, int64_t peak, struct other_dtyp
     const struct session *s = &b->session;
     int here = other_dtype_here(s);
     double seconds[TYPES] = {0};
-    int64_t each[LIFE_COUNT], mapped, bytes;
-    char memory[OTHER_DTYPE_WORDS / 2];
+    int64_t each[LIFE_COUNT], mapped, bytes, now, highest;
+    char memory[OTHER_DTYPE_WORDS / 2], time[OTHER_DTYPE_WORDS / 4];
     *other = (struct other_dtype){.name = NULL};
     if (!other_dtype_matters(b))
         return OK;
@@ -86,27 +86,34 @@ enum status other_dtype_measure(struct build *b, int64_t peak, struct other_dtyp
         snprintf(memory, sizeof memory, "`hone plan --dtype %s` tells the memory that the run takes, and", name);
     else {
         TRY(other_dtype_plan(b, &bytes));
+        process_memory(&now, &highest);
+        peak = peak ? peak : now + session_bytes(s, each, &mapped);
         snprintf(memory, sizeof memory, "the run takes %.2f GB in place of %.2f GB, and",
                  1e-9 * (double)(peak + bytes - session_bytes(s, each, &mapped)), 1e-9 * (double)peak);
     }
-    snprintf(other->says, sizeof other->says,
-             "this processor (%s) has %sunits for bfloat16: with --dtype %s %s a matmul %.2f times as long (measured)",
-             s->info.instructions, s->info.bf16 ? "" : "no ", name, memory, seconds[!here] / seconds[here]);
+    bool faster = seconds[!here] < seconds[here];
+    snprintf(time, sizeof time, "a matmul is %.1f times as %s (measured)",
+             faster ? seconds[here] / seconds[!here] : seconds[!here] / seconds[here], faster ? "fast" : "slow");
+    snprintf(other->says, sizeof other->says, "this processor (%s) has %sunits for bfloat16: with --dtype %s %s %s",
+             s->info.instructions, s->info.bf16 ? "" : "no ", name, memory, time);
     other->name = name;
     other->seconds = seconds[!here];
     other->seconds_here = seconds[here];
     return OK;
 }
 
+bool other_dtype_is_slow(const struct build *b)
+{
+    const struct device_info *info = &b->session.info;
+    return b->job->options->dtype == CHOICE_dtype_bfloat16 && info->instructions && !info->bf16;
+}
+
 void other_dtype_warn(struct build *b)
 {
-    const struct session *s = &b->session;
     struct other_dtype other;
-    int64_t each[LIFE_COUNT], mapped, now, peak;
-    if (b->job->options->dtype != CHOICE_dtype_bfloat16 || !s->info.instructions || s->info.bf16)
+    if (!other_dtype_is_slow(b))
         return;
-    process_memory(&now, &peak);
-    if (other_dtype_measure(b, now + session_bytes(s, each, &mapped), &other) != OK)
+    if (other_dtype_measure(b, 0, &other) != OK)
         log_message(LOG_WARNING, "--dtype bfloat16 on a processor without units for it; comparing it with float32 failed: %s",
                     status_message());
     else if (other.name)

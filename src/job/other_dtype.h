@@ -13,10 +13,14 @@ struct other_dtype {
     char says[OTHER_DTYPE_WORDS]; /* a sentence about the processor and the other type */
 };
 
-/* Of a build that is planned and not prepared, whose rows it uses. `peak`: the bytes of the process that this run takes. */
+/* Of a build that is planned and not prepared, whose rows it uses. `peak`: the bytes of the process that this run takes; 0: they
+ * are not known, and what is there now is added to the build's. */
 enum status other_dtype_measure(struct build *b, int64_t peak, struct other_dtype *other);
 
-/* Warns of --dtype bfloat16 on a processor without units for it, with what the other type would take. */
+/* Whether a run asks for bfloat16 on a processor without units for it, and so warns. */
+bool other_dtype_is_slow(const struct build *b);
+
+/* Warns then, with what the other type would take. */
 void other_dtype_warn(struct build *b);
 
 #endif

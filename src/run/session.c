@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/isa.h"
 #include "base/log.h"
 #include "base/number.h"
 #include "base/process.h"
@@ -22,6 +23,9 @@ static enum status choose_run(struct session *s, int run)
     enum run_type best = in_files == DTYPE_BF16 && s->info.bf16 ? RUN_BFLOAT16 : RUN_FLOAT32;
     s->run = run == RUN_AUTO ? best : (enum run_type)run;
     s->model.weights.narrow = s->run == RUN_FLOAT32 && in_files == DTYPE_BF16 && s->info.widens && s->info.host_memory;
+    if (s->run == RUN_BFLOAT16 && s->info.instructions && isa() < ISA_avx512)
+        return fail(ERR_UNSUPPORTED, "--dtype bfloat16: there are no matmuls of bfloat16 with %s: use --dtype float32",
+                    s->info.instructions);
     if (s->run == RUN_FLOAT16 && !s->device->class->compiles)
         return fail(ERR_UNSUPPORTED, "--dtype float16 is for GPUs: use --dtype bfloat16 or float32 with --device %s",
                     s->device->class->name);

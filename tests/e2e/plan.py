@@ -116,7 +116,7 @@ class Plans(Case):
                 self.assertEqual((plan.returncode, train.returncode), (7, 7) if dtype == "bfloat16" else (0, 0))
                 continue
             said = self.assertRegex if warned else self.assertNotRegex      # TINY is in float32
-            said(plan.stdout, words + r"\w+ the run takes 0\.0\d GB in place of 0\.0\d GB, and a matmul \d")
+            said(plan.stdout, words + r"\w+ the run takes 0\.0\d GB in place of 0\.0\d GB, and a matmul is \d")
             self.assertEqual((train.returncode, train.stderr.count(words)), (0, int(warned)), train.stderr)
 
     def test_lora_leaves_the_weights_in_their_files_and_adds_its_arrays(self):
