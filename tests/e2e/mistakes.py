@@ -451,6 +451,7 @@ TABLE = [
     (2, "generate --model {tiny} --prompt Hi --repetition-penalty 0", "above 0"),
     (2, "generate --model {tiny} --prompt Hi --logit-bias 5", "as a JSON object"),
     (2, "generate --model {tiny} --prompt Hi --stop ''", "not empty"),
+    (2, "generate --model {tiny} --prompt Hi --stop '[\"a\"'", "JSON list"),
     (2, "generate --model {tiny} --prompt Hi --logprobs 3", "add --json"),
     (2, "generate --model {tiny} --prompt Hi -ngl 99", "--device"),
     (2, "generate --model {tiny} --prompt Hi -n 0", "from 1"),

@@ -5,7 +5,8 @@
 
 On the CPU also with every HONE_ISA. Left out are models that are only trained with an adapter, and those with layers of the gated
 delta rule, whose chunks begin at multiples of 64 slots. Seen to fail with tiles of keys that begin at the lowest key that a tile
-of queries sees, and with matmuls that leave few rows to oneDNN (tiny-gemma3 with HONE_ISA=avx2).
+of queries sees, with matmuls that leave few rows to oneDNN (tiny-gemma3 with HONE_ISA=avx2),
+and in float32 with a head over few rows that takes the products of decoding.
 """
 import json
 import os
