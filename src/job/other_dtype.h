@@ -5,7 +5,7 @@
 
 #include "job/build.h"
 
-enum { OTHER_DTYPE_WORDS = 256 };
+enum { OTHER_DTYPE_WORDS = 384 };
 
 struct other_dtype {
     const char *name; /* "float32"; NULL: there is nothing to choose */

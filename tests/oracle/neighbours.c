@@ -26,7 +26,7 @@
 enum { SEQUENCES = 8, PROGRAMS = 4, ORDERS = 4, TOKENS_MAX = 4096, SEQUENCE = 320, PROMPT = 24, SKIPPED = 77 };
 
 static const int64_t lengths[SEQUENCES] = {10, 60, 101, 37, 5, 130, 2, 16};
-static const int64_t slots[PROGRAMS] = {16, 16, 144, 400}, losses[PROGRAMS] = {4, 16, 144, 400};
+static const int64_t slots[PROGRAMS] = {16, 16, 144, 400}, capacity[PROGRAMS] = {4, 16, 144, 400};
 static const int orders[ORDERS][SEQUENCES] = {
     {0, 1, 2, 3, 4, 5, 6, 7}, {7, 6, 5, 4, 3, 2, 1, 0}, {3, 0, 6, 2, 1, 5, 7, 4}, {5, 1, 6, 4, 7, 3, 2, 0}};
 
@@ -71,7 +71,7 @@ static enum status add_program(struct tried *t, int i)
     struct session *s = t->s;
     struct net *n = &t->net[i];
     TRY(net_build(n, &s->model.store, &s->model.weights, s->model.family, &s->model.config, &s->tuning, s->run, NET_TRAIN,
-                  LOSS_cross_entropy, slots[i], losses[i], 0));
+                  LOSS_cross_entropy, slots[i], capacity[i], 0));
     struct value *gradient = tokens_gradient(n);
     if (!gradient)
         return fail(ERR_DATA, "the program has no gradient of its tokens");
@@ -116,7 +116,7 @@ static void compare(struct tried *t, int i, int64_t slot, int64_t row, const cha
 static int smallest(int64_t count)
 {
     int i = 0;
-    while (slots[i] < count || losses[i] < count - 1)
+    while (slots[i] < count || capacity[i] < count - 1)
         i++;
     return i;
 }
