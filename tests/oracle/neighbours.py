@@ -17,7 +17,7 @@ TOOL, ASSETS, DEVICE = sys.argv[1:4]
 MODELS = os.path.join(ASSETS, "models")
 LEFT_OUT = ("gpt_oss", "qwen3_5")
 ISAS = ("plain", "avx2", "avx512", "avx512_bf16", "amx")
-NO_BFLOAT16 = "no implementation on this processor"
+NO_BFLOAT16 = "there are no matmuls of bfloat16"
 
 
 def is_left_out(name):
